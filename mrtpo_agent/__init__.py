@@ -1,0 +1,1 @@
+"""LoRA training of language models against several verifiable rewards: GRPO, GDPO and MRTPO."""

@@ -1,0 +1,1 @@
+"""Environments with several verifiable rewards, and what each verifier checked."""
