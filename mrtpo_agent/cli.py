@@ -1,0 +1,279 @@
+"""The command line: `mrtpo envs | try | train | eval | check`.
+
+Every command is a dataclass below, whose fields are its options and whose docstrings are its help. `train` has each field
+of `TrainConfig` as an option, over the values of a YAML file: `mrtpo train --config run.yaml --optim.lr 1e-4`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+import yaml
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.constructors import PrimitiveConstructorSpec
+
+from mrtpo_envs.errors import ConfigError, MrtpoError
+
+# Torch and transformers take seconds to import: only the commands that need them do.
+from mrtpo_agent import config as configuration  # isort: skip
+from mrtpo_agent.config import TrainConfig  # isort: skip
+
+Options = Annotated[
+    dict[str, Any],
+    PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="KEY=VALUE ...",
+        instance_from_str=lambda words: parse_options(words),
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=lambda value: [f"{k}={json.dumps(v)}" for k, v in value.items()],
+    ),
+]
+
+
+def parse_options(words: Sequence[str]) -> dict[str, Any]:
+    """`["split=test", "n_constraints=3"]` as a dictionary; values are read as YAML. Raises ConfigError."""
+    options = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"an environment option is written KEY=VALUE, got {word!r}")
+        options[key] = yaml.safe_load(value)
+    return options
+
+
+@dataclass(kw_only=True)
+class Envs:
+    """Lists the environments that can be made by name."""
+
+    def run(self, console: Console) -> int:
+        """Prints a table."""
+        import mrtpo_envs
+
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        table.add_column("name", no_wrap=True)
+        table.add_column("what the policy does")
+        for name, description in mrtpo_envs.registered():
+            table.add_row(name, description)
+        console.print(table)
+        return 0
+
+
+@dataclass(kw_only=True)
+class Try:
+    """Shows a task, takes a response, and prints what each verifier says of it."""
+
+    env: Positional[str]
+    """The environment's name."""
+    task: int = 0
+    """Index of the task."""
+    split: str = "train"
+    """train or test."""
+    options: Options = field(default_factory=dict)
+    """Options of the environment, as KEY=VALUE."""
+    response: str | None = None
+    """The response; asked for, or read from standard input, where it is not given."""
+    as_json: Annotated[bool, arg(name="json")] = False
+    """Print the verification as JSON."""
+
+    def run(self, console: Console) -> int:
+        """Prints the prompt, then the verdicts with their evidence marked."""
+        import mrtpo_envs
+
+        env = mrtpo_envs.make(self.env, **self.options)
+        tasks = env.tasks(self.split)
+        if not 0 <= self.task < len(tasks):
+            raise ConfigError(f"--task must be from 0 to {len(tasks) - 1}, got {self.task}")
+        task = tasks[self.task]
+        response = self.response
+        if not self.as_json:
+            console.rule(f"task {self.task}: {task.id}")
+            console.print(task.prompt.text, markup=False)
+            console.rule()
+        if response is None:
+            if sys.stdin.isatty():
+                console.print("Your response; end it with Ctrl-D on a line of its own:", style="dim")
+            response = sys.stdin.read()
+            response = response.removesuffix("\n")
+        verification = mrtpo_envs.score(task, response)
+        if self.as_json:
+            console.out(json.dumps(verification.to_dict(), indent=2), highlight=False)
+        else:
+            text = mrtpo_envs.render_verification(response, verification, color=console.is_terminal)
+            console.file.write(text + "\n")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Train:
+    """Trains a LoRA adapter, with a held-out evaluation before and after."""
+
+    config: Path | None = None
+    """YAML file with the run's settings; options on the command line go over it."""
+    resume: Path | None = None
+    """Go on with the run in this folder."""
+    out: Path | None = None
+    """Folder for the run; runs/METHOD-N where it is not given."""
+    settings: OmitArgPrefixes[TrainConfig] = field(default_factory=TrainConfig)
+
+    def run(self, console: Console) -> int:
+        """Trains; Ctrl-C saves and exits with 130."""
+        if self.resume is not None and self.out is not None:
+            raise ConfigError("--resume goes on in its own folder: leave --out away")
+        import mrtpo_envs
+        from mrtpo_agent.loading import load_policy
+        from mrtpo_agent.progress import ConsoleProgress
+        from mrtpo_agent.trainer import Trainer
+
+        settings = self.settings
+        env = mrtpo_envs.make(settings.env.name, **settings.env.options)
+        with console.status(f"loading {settings.policy.model}"):
+            policy = load_policy(settings.policy, seed=settings.seed)
+        out = self.resume or self.out or _free_folder(settings.method)
+        trainer = Trainer(env, policy, settings, out=out, progress=ConsoleProgress(console))
+        trainer.train(resume=self.resume is not None)
+        return 0
+
+
+@dataclass(kw_only=True)
+class Eval:
+    """Measures pass rates on held-out tasks: of a run's adapter, or of a model as it is."""
+
+    run_folder: Annotated[Path | None, arg(name="run")] = None
+    """Run folder, whose settings and trained adapter are taken."""
+    config: Path | None = None
+    """YAML file with the settings, where there is no run."""
+    base: bool = False
+    """Measure the base model, without the run's adapter."""
+    as_json: Annotated[bool, arg(name="json")] = False
+    """Print the evaluation as JSON."""
+    settings: OmitArgPrefixes[TrainConfig] = field(default_factory=TrainConfig)
+
+    def run(self, console: Console) -> int:
+        """Prints a table, or JSON."""
+        import mrtpo_envs
+        from mrtpo_agent.evaluate import evaluate
+        from mrtpo_agent.loading import load_policy
+        from mrtpo_agent.progress import evaluation_table
+
+        settings = self.settings
+        env = mrtpo_envs.make(settings.env.name, **settings.env.options)
+        policy_settings = settings.policy
+        if self.run_folder is not None and not self.base:
+            adapter = self.run_folder / "adapter"
+            if not (adapter / "adapter_config.json").is_file():
+                raise ConfigError(
+                    f"{self.run_folder} has no trained adapter yet: finish it with --resume, or give --base"
+                )
+            policy_settings = dataclasses.replace(policy_settings, adapter=str(adapter))
+        quiet = Console(stderr=True)
+        with quiet.status(f"loading {policy_settings.model}"):
+            policy = load_policy(policy_settings, seed=settings.seed)
+        with quiet.status("sampling") as status:
+            found, _ = evaluate(
+                policy,
+                env,
+                tasks=settings.evaluation.tasks,
+                samples=settings.evaluation.samples,
+                batch_size=settings.evaluation.batch_size,
+                max_new_tokens=settings.rollout.max_new_tokens,
+                temperature=settings.evaluation.temperature or settings.rollout.temperature,
+                seed=settings.seed,
+                progress=lambda done, total: status.update(f"sampled {done} of {total} responses"),
+            )
+        if self.as_json:
+            console.out(json.dumps(found.to_dict(), indent=2), highlight=False)
+        else:
+            console.print(evaluation_table(found))
+        return 0
+
+
+@dataclass(kw_only=True)
+class Check:
+    """Looks an environment over and says in words what is wrong with it."""
+
+    env: Positional[str]
+    """The environment's name, `module:id`, or `package.module:Class`."""
+    options: Options = field(default_factory=dict)
+    """Options of the environment, as KEY=VALUE."""
+    tasks: int = 20
+    """Tasks to look at, from either split."""
+
+    def run(self, console: Console) -> int:
+        """Prints the findings; exits with 1 where one is an error."""
+        import mrtpo_envs
+
+        report = mrtpo_envs.check_env(mrtpo_envs.make(self.env, **self.options), tasks=self.tasks)
+        console.print(str(report), markup=False, soft_wrap=True)
+        return 0 if report.ok else 1
+
+
+COMMANDS: dict[str, Any] = {"envs": Envs, "try": Try, "train": Train, "eval": Eval, "check": Check}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line. Returns the exit status: 0, 1 for an error that is said in words, 130 for Ctrl-C."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    console = Console(highlight=False)
+    try:
+        return _parse(words).run(console)
+    except MrtpoError as error:
+        Console(stderr=True, highlight=False).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `mrtpo envs | head`
+        return 0
+
+
+def _parse(words: list[str]) -> Any:
+    """The command that `words` ask for, its settings' defaults taken from the file or run that they name."""
+    if words and words[0] in ("train", "eval"):
+        return tyro.cli(
+            COMMANDS[words[0]],
+            prog=f"mrtpo {words[0]}",
+            args=words[1:],
+            default=COMMANDS[words[0]](settings=_defaults(words)),
+        )
+    return tyro.extras.subcommand_cli_from_dict(
+        COMMANDS, prog="mrtpo", args=words, description="Train a language model against several verifiable rewards."
+    )
+
+
+def _defaults(words: Sequence[str]) -> TrainConfig:
+    """The settings that the command line's options go over."""
+    path = _value(words, "--config")
+    folder = _value(words, "--resume") or _value(words, "--run")
+    if folder is not None:
+        from mrtpo_agent.checkpoint import RunFolder
+
+        return RunFolder(folder).config()
+    return TrainConfig() if path is None else configuration.load(path)
+
+
+def _value(words: Sequence[str], option: str) -> str | None:
+    for i, word in enumerate(words):
+        if word == option and i + 1 < len(words):
+            return words[i + 1]
+        if word.startswith(option + "="):
+            return word.partition("=")[2]
+    return None
+
+
+def _free_folder(method: str) -> Path:
+    n = 1
+    while (Path("runs") / f"{method}-{n}").exists():
+        n += 1
+    return Path("runs") / f"{method}-{n}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

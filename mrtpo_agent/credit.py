@@ -1,0 +1,150 @@
+"""Credit: which tokens of a response each reward's advantage goes to.
+
+    u[g,k,n]  weight of token n for reward k, mean 1 over the response       from relevance d[g,k,n] >= 0
+    A[g,n] =  sum_k A[g,k] u[g,k,n]
+
+Credit is moved, never made: whatever the route and its knobs, a response's token advantages have the mean that GDPO gives
+every token. Relevance is detached and never negative, so verifier information sets the size of a token's update and never
+its direction: a reference answer cannot be distilled into the policy.
+
+*Routes* say where relevance comes from:
+
+    uniform   every token alike: GDPO itself
+    jsd       Jensen-Shannon distance between the replays: MRTPO
+    kl        KL(with || without) between the replays (SC-GRPO's signal)
+    logratio  |log-ratio| of the sampled token between the replays (RLSD's and CoRT's signal)
+    entropy   the policy's own uncertainty, whatever the reward
+    evidence  1 on the tokens that the verifier points at: the oracle that the others are measured against
+    shuffled  jsd's weights in random places: a control
+    inverted  jsd's weights upside down: a control
+
+    g response of the group, k reward, n sampled token (flat over the group's responses)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from mrtpo_agent.advantages import GroupAdvantages
+from mrtpo_envs.errors import ConfigError, unknown
+
+ROUTES = ("uniform", "jsd", "kl", "logratio", "entropy", "evidence", "shuffled", "inverted")
+REPLAYED = ("jsd", "kl", "logratio", "shuffled", "inverted")
+"""Routes that need the dual pass."""
+NEGLIGIBLE = 1e-6
+"""Mean relevance of a response under which it says nothing, and the weights are uniform."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditConfig:
+    """How relevance becomes weights."""
+
+    route: str = "jsd"
+    """Where relevance comes from: uniform, jsd, kl, logratio, entropy, evidence, shuffled or inverted."""
+    power: float = 1.0
+    """Relevance is raised to this power: above 1 sharpens, below 1 flattens."""
+    floor: float = 0.0
+    """Share of uniform weight mixed in, from 0 (none) to 1 (GDPO)."""
+    cap: float | None = None
+    """Largest weight, in multiples of the mean; what is cut off goes to the response's other tokens."""
+    placebo: bool = False
+    """Subtract the relevance that a hint about nothing produces. One more pass for each prompt with hinted rewards."""
+
+    def __post_init__(self) -> None:
+        if self.route not in ROUTES:
+            raise unknown("credit route", str(self.route), ROUTES)
+        if not self.power > 0:
+            raise ConfigError(f"credit.power must be above 0, got {self.power}")
+        if not 0 <= self.floor <= 1:
+            raise ConfigError(f"credit.floor must be from 0 to 1, got {self.floor}")
+        if self.cap is not None and not self.cap > 1:
+            raise ConfigError(f"credit.cap must be above 1, the mean weight, got {self.cap}")
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """One group's token advantages, and how they came about."""
+
+    advantage_n: Tensor
+    """(N,) float64."""
+    relevance: Mapping[str, Tensor] = field(default_factory=dict)
+    """For each reward that was looked into, d (N,)."""
+    weight: Mapping[str, Tensor] = field(default_factory=dict)
+    """For each of those, u (N,), mean 1 over each response."""
+
+
+def assign_credit(
+    config: CreditConfig,
+    advantages: GroupAdvantages,
+    names: Sequence[str],
+    relevance: Mapping[str, Tensor],
+    lengths: Sequence[int],
+    generator: torch.Generator,
+) -> Credit:
+    """Moves each reward's advantage to the tokens that matter to it.
+
+    Args:
+        advantages: (G, K), columns in the order of `names`.
+        relevance: d (N,) of some rewards; those that are not in it keep uniform weight.
+        lengths: sampled tokens of each response; their sum is N.
+        generator: for the route "shuffled".
+    """
+    per_reward_gk = advantages.per_reward_gk
+    length_g = torch.tensor(lengths)
+    moved = [name for name in names if name in relevance]
+    spread = [k for k, name in enumerate(names) if name not in relevance]
+    # What stays uniform is summed as GDPO sums it: with nothing moved, this is GDPO to the last bit.
+    advantage_n = per_reward_gk[:, spread].sum(-1).repeat_interleave(length_g)
+    weight = {}
+    for name in moved:
+        weight[name] = weights(config, relevance[name].double().cpu(), lengths, generator)
+        advantage_n = advantage_n + per_reward_gk[:, names.index(name)].repeat_interleave(length_g) * weight[name]
+    return Credit(advantage_n, {n: relevance[n].double().cpu() for n in moved}, weight)
+
+
+def weights(config: CreditConfig, relevance_n: Tensor, lengths: Sequence[int], generator: torch.Generator) -> Tensor:
+    """u (N,) from d (N,): not negative, mean 1 over each response, shaped by the knobs in their order of listing.
+
+    The route decides what `relevance_n` is; here it only matters for the controls "shuffled" and "inverted".
+    """
+    return torch.cat([_weights(config, d, generator) for d in relevance_n.detach().split(list(lengths))])
+
+
+def _weights(config: CreditConfig, d: Tensor, generator: torch.Generator) -> Tensor:
+    """One response's weights."""
+    even = torch.ones_like(d)
+    if config.route == "uniform":
+        return even
+    d = d.clamp(min=0)
+    if d.mean() < NEGLIGIBLE:
+        return even
+    u = d**config.power
+    u = u / u.mean()
+    if config.route == "inverted":  # the mean weight and the range stay; the order turns round
+        u = u.max() + u.min() - u
+        u = u / u.mean()
+    u = config.floor + (1 - config.floor) * u
+    if config.cap is not None:
+        u = _capped(u, config.cap)
+    if config.route == "shuffled":
+        u = u[torch.randperm(len(u), generator=generator)]
+    return u / u.mean()
+
+
+def _capped(u: Tensor, cap: float) -> Tensor:
+    """Weights at most `cap` with mean 1: what is cut off is spread over the others in proportion to their weight."""
+    for _ in range(len(u)):
+        over = u > cap * (1 + 1e-12)
+        if not bool(over.any()):
+            break
+        held = u >= cap
+        rest = u[~held].sum()
+        if not bool(rest > 0):  # all that is left is on tokens of weight 0: they share it
+            u = torch.where(held, cap, (len(u) - cap * held.sum()) / (~held).sum().clamp(min=1))
+            break
+        u = torch.where(held, torch.full_like(u, cap), u * (len(u) - cap * held.sum()) / rest)
+    return u
