@@ -103,8 +103,9 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
         render_mode: None or "ansi" (the last response with its evidence marked, and its verdicts).
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 (gymnasium declares it so)
-        "render_modes": ["ansi"]
+    metadata: dict[str, Any] = {
+        "render_modes": ["ansi"],
+        "render_fps": 1,
     }
 
     def __init__(
