@@ -15,39 +15,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-import yaml
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import OmitArgPrefixes, Positional, arg
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.conf import Positional, arg
 
 from mrtpo_envs.errors import ConfigError, MrtpoError
 
 # Torch and transformers take seconds to import: only the commands that need them do.
 from mrtpo_agent import config as configuration  # isort: skip
-from mrtpo_agent.config import TrainConfig  # isort: skip
-
-Options = Annotated[
-    dict[str, Any],
-    PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="KEY=VALUE ...",
-        instance_from_str=lambda words: parse_options(words),
-        is_instance=lambda value: isinstance(value, dict),
-        str_from_instance=lambda value: [f"{k}={json.dumps(v)}" for k, v in value.items()],
-    ),
-]
-
-
-def parse_options(words: Sequence[str]) -> dict[str, Any]:
-    """`["split=test", "n_constraints=3"]` as a dictionary; values are read as YAML. Raises ConfigError."""
-    options = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"an environment option is written KEY=VALUE, got {word!r}")
-        options[key] = yaml.safe_load(value)
-    return options
+from mrtpo_agent.config import Options, TrainConfig  # isort: skip
 
 
 @dataclass(kw_only=True)
@@ -122,7 +98,7 @@ class Train:
     """Go on with the run in this folder."""
     out: Path | None = None
     """Folder for the run; runs/METHOD-N where it is not given."""
-    settings: OmitArgPrefixes[TrainConfig] = field(default_factory=TrainConfig)
+    settings: Annotated[TrainConfig, arg(name="")] = field(default_factory=TrainConfig)
 
     def run(self, console: Console) -> int:
         """Trains; Ctrl-C saves and exits with 130."""
@@ -133,6 +109,7 @@ class Train:
         from mrtpo_agent.progress import ConsoleProgress
         from mrtpo_agent.trainer import Trainer
 
+        _quiet_libraries()
         settings = self.settings
         env = mrtpo_envs.make(settings.env.name, **settings.env.options)
         with console.status(f"loading {settings.policy.model}"):
@@ -155,7 +132,7 @@ class Eval:
     """Measure the base model, without the run's adapter."""
     as_json: Annotated[bool, arg(name="json")] = False
     """Print the evaluation as JSON."""
-    settings: OmitArgPrefixes[TrainConfig] = field(default_factory=TrainConfig)
+    settings: Annotated[TrainConfig, arg(name="")] = field(default_factory=TrainConfig)
 
     def run(self, console: Console) -> int:
         """Prints a table, or JSON."""
@@ -164,6 +141,7 @@ class Eval:
         from mrtpo_agent.loading import load_policy
         from mrtpo_agent.progress import evaluation_table
 
+        _quiet_libraries()
         settings = self.settings
         env = mrtpo_envs.make(settings.env.name, **settings.env.options)
         policy_settings = settings.policy
@@ -237,12 +215,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(words: list[str]) -> Any:
     """The command that `words` ask for, its settings' defaults taken from the file or run that they name."""
     if words and words[0] in ("train", "eval"):
-        return tyro.cli(
+        defaults = _defaults(words)
+        command = tyro.cli(
             COMMANDS[words[0]],
             prog=f"mrtpo {words[0]}",
             args=words[1:],
-            default=COMMANDS[words[0]](settings=_defaults(words)),
+            default=COMMANDS[words[0]](settings=defaults),
         )
+        # Options given here go over the file's one by one, like every other setting.
+        env = dataclasses.replace(command.settings.env, options=defaults.env.options | command.settings.env.options)
+        command.settings = dataclasses.replace(command.settings, env=env)
+        return command
     return tyro.extras.subcommand_cli_from_dict(
         COMMANDS, prog="mrtpo", args=words, description="Train a language model against several verifiable rewards."
     )
@@ -266,6 +249,13 @@ def _value(words: Sequence[str], option: str) -> str | None:
         if word.startswith(option + "="):
             return word.partition("=")[2]
     return None
+
+
+def _quiet_libraries() -> None:
+    """Loading a model is one line of ours, not three progress bars of others."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
 
 
 def _free_folder(method: str) -> Path:

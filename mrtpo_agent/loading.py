@@ -40,13 +40,16 @@ def load_policy(config: PolicyConfig, *, seed: int = 0) -> Policy:
     """
     device = pick_device(config.device)
     dtype = pick_dtype(config.dtype, device)
-    model, tokenizer = load_model(config.model, dtype)
-    model.to(device)
-    if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-        model.enable_input_require_grads()
-    adapted = _open_adapter(model, config.adapter) if config.adapter else _new_adapter(model, config, seed)
-    adapted.to(device)
+    with warnings.catch_warnings():
+        # peft reads an attribute that transformers has renamed; it says nothing to our users
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*", category=FutureWarning)
+        model, tokenizer = load_model(config.model, dtype)
+        model.to(device)
+        if config.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.enable_input_require_grads()
+        adapted = _open_adapter(model, config.adapter) if config.adapter else _new_adapter(model, config, seed)
+        adapted.to(device)
     return Policy(adapted, tokenizer, packing=config.packing)
 
 
@@ -180,7 +183,9 @@ def _open_adapter(model: Any, folder: str) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # peft only warns where an adapter's weights do not fit
+            warnings.filterwarnings(
+                "error", category=UserWarning
+            )  # peft only warns where an adapter's weights do not fit
             found = PeftConfig.from_pretrained(folder)
             return PeftModel.from_pretrained(model, folder, is_trainable=True)
     except (OSError, ValueError, RuntimeError, UserWarning) as error:

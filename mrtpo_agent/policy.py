@@ -253,7 +253,8 @@ class Policy:
 
     def save(self, folder: str | Path) -> None:
         """Writes the adapter in peft's format, and the tokenizer beside it."""
-        self.model.save_pretrained(str(folder))
+        # False, or peft asks a hub whether the vocabulary has grown; LoRA does not touch the embeddings.
+        self.model.save_pretrained(str(folder), save_embedding_layers=False)
         self.tokenizer.save_pretrained(str(folder))
 
     # inside ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ time left, the reward of each verifier and where it is going, tokens per second,
 
 from __future__ import annotations
 
-import time
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -92,8 +92,7 @@ class ConsoleProgress(SilentProgress):
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
         self._live: Live | None = None
-        self._started = 0.0
-        self._first = 0
+        self._took: list[float] = []
         self._config = TrainConfig()
         self._done = 0
         self._phase = ""
@@ -102,7 +101,7 @@ class ConsoleProgress(SilentProgress):
 
     def start(self, config: TrainConfig, steps_done: int) -> None:
         """Shows the panel, in a terminal."""
-        self._config, self._done, self._first, self._started = config, steps_done, steps_done, time.monotonic()
+        self._config, self._done = config, steps_done
         self.console.print(
             f"[bold]{config.method}[/bold] on {config.env.name}: {config.steps} steps of "
             f"{config.rollout.prompts_per_step} prompts x {config.rollout.group_size} responses"
@@ -119,6 +118,7 @@ class ConsoleProgress(SilentProgress):
     def step(self, record: Mapping[str, Any]) -> None:
         """Moves the bar and the averages; outside a terminal, prints a line."""
         self._record, self._done = record, int(record["step"])
+        self._took.append(sum(record["seconds"].values()))
         for name, value in {"mean reward": record["reward"], **record["rewards"]}.items():
             past = self._history.setdefault(name, [])
             past.append(value if not past else SMOOTHING * past[-1] + (1 - SMOOTHING) * value)
@@ -170,10 +170,9 @@ class ConsoleProgress(SilentProgress):
     # inside ---------------------------------------------------------------------------------------------------------
 
     def _left(self) -> float | None:
-        taken = self._done - self._first
-        if taken < 1:
+        if not self._took:
             return None
-        return (time.monotonic() - self._started) / taken * (self._config.steps - self._done)
+        return statistics.median(self._took) * (self._config.steps - self._done)
 
     def _panel(self) -> RenderableType:
         bar = Table.grid(padding=(0, 1))

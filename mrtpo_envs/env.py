@@ -123,7 +123,8 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
             raise ConfigError(f"render_mode must be None or 'ansi', got {render_mode!r}")
         if max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
-        self._sets = {"train": _as_task_set(train), "test": _as_task_set(train if test is None else test)}
+        train = _as_task_set(train)
+        self._sets = {"train": train, "test": train if test is None else _as_task_set(test)}
         self.split = split
         self.max_turns = max_turns
         self.render_mode = render_mode

@@ -342,6 +342,7 @@ class SubBullets(Constraint):
         return all("-" in part for part in text.split("*")[1:])
 
 
+_AFTER_EMOJI = frozenset(" .!?…\"'”’)]}")
 _EMOJI = regex.compile(r"\p{Extended_Pictographic}|\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3")
 
 
@@ -364,11 +365,13 @@ class Emoji(Constraint):
         """See `Constraint`."""
         found = sentences(text)
         without = []
-        for i, (start, end) in enumerate(found):
-            until = found[i + 1][0] if i + 1 < len(found) else len(text)
-            clusters = regex.findall(r"\X", text[max(start, end - 40) : until].rstrip())
-            tail = [c for c in clusters if not c.isspace() and c not in ".!?…\"'”’)]}"]
-            if not tail or not _EMOJI.search(tail[-1]):
+        for start, end in found:
+            # "Hi 😀." and "Hi. 😀": the last thing seen before the end mark, or the first after it
+            inside = [c for c in regex.findall(r"\X", text[max(start, end - 40) : end]) if c not in _AFTER_EMOJI]
+            after = regex.match(r"\s*(\X)", text[end : end + 40])
+            ends = [inside[-1]] if inside else []
+            ends += [after.group(1)] if after else []
+            if not any(_EMOJI.search(cluster) for cluster in ends):
                 without.append((max(start, end - 1), end))
         if not found:
             return Finding(False, "no sentences", Evidence.ABSENT)

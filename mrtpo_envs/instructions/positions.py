@@ -31,7 +31,9 @@ class EndChecker(Constraint):
             return Finding(False, "the phrase is nothing but quotation marks")
         if text.endswith(wanted, 0, end):
             return Finding(True, "ends with the phrase", [(end - len(wanted), end)])
-        return Finding(False, "ends with other words", [(max(0, end - len(wanted)), max(1, end))])
+        end = max(end, len(text.rstrip()) if end == 0 else end)  # nothing but quotation marks: those
+        start = max(0, end - len(wanted))
+        return Finding(False, "ends with other words", [(end - len(text[start:end].lstrip()), end)])
 
     def published(self, text: str) -> bool:
         """See `Constraint`."""

@@ -292,13 +292,14 @@ _ENGLISH = frozenset(
 
 
 def is_in_language(text: str, code: str) -> bool:
-    """Whether the text is in the language, judged on its lower-cased form.
+    """Whether the text is in the language.
 
-    The detector counts character sequences, and errs on a line or two. English is therefore also taken for English where
-    at least a fifth of its words are the language's own small words.
+    The detector counts character sequences: it takes capitals for German, and errs on a line or two. So the lower-cased
+    text may be the one that it knows, and English is also taken for English where at least a fifth of its words are the
+    language's own small words.
     """
     lowered = text.lower()
-    if language_of(lowered) == code:
+    if code in (language_of(text), language_of(lowered)):
         return True
     if code != "en":
         return False
