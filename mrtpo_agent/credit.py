@@ -137,14 +137,14 @@ def _weights(config: CreditConfig, d: Tensor, generator: torch.Generator) -> Ten
 
 def _capped(u: Tensor, cap: float) -> Tensor:
     """Weights at most `cap` with mean 1: what is cut off is spread over the others in proportion to their weight."""
+    capped = torch.full_like(u, cap)
     for _ in range(len(u)):
-        over = u > cap * (1 + 1e-12)
-        if not bool(over.any()):
+        if not bool((u > cap * (1 + 1e-12)).any()):
             break
         held = u >= cap
+        left = len(u) - cap * int(held.sum())  # weight for those that are not held
         rest = u[~held].sum()
-        if not bool(rest > 0):  # all that is left is on tokens of weight 0: they share it
-            u = torch.where(held, cap, (len(u) - cap * held.sum()) / (~held).sum().clamp(min=1))
-            break
-        u = torch.where(held, torch.full_like(u, cap), u * (len(u) - cap * held.sum()) / rest)
+        # Where all others weigh nothing they share what is left.
+        others = u * (left / rest) if bool(rest > 0) else torch.full_like(u, left / max(1, int((~held).sum())))
+        u = torch.where(held, capped, others)
     return u

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -116,30 +116,42 @@ def replay_divergences(
 # inside -------------------------------------------------------------------------------------------------------------
 
 
-def _distribution(logits: Tensor, target: Tensor, temperature: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Probabilities (n, V), and the target's log-probability (n,)."""
+class _Distribution(NamedTuple):
+    """One side at some positions."""
+
+    logits: Tensor
+    """(n, V), scaled by the temperature."""
+    total: Tensor
+    """(n,) log of the sum of the logits' exponentials."""
+    probability: Tensor
+    """(n, V)."""
+    chosen: Tensor
+    """(n,) log-probability of the sampled token."""
+
+
+def _distribution(logits: Tensor, target: Tensor, temperature: float, dtype: torch.dtype) -> _Distribution:
     scaled = logits.to(dtype)
     if temperature != 1.0:
         scaled = scaled / temperature
-    probability = torch.softmax(scaled, -1)
-    chosen = scaled.gather(-1, target[:, None])[:, 0] - torch.logsumexp(scaled, -1)
-    return probability, chosen
+    total = torch.logsumexp(scaled, -1)
+    chosen = scaled.gather(-1, target[:, None])[:, 0] - total
+    return _Distribution(scaled, total, torch.exp(scaled - total[:, None]), chosen)
 
 
-def _compare(with_: tuple[Tensor, Tensor], without: tuple[Tensor, Tensor]) -> Tensor:
+def _compare(with_: _Distribution, without: _Distribution) -> Tensor:
     """(3, n): Jensen-Shannon distance, KL(with || without), log-ratio of the sampled token."""
-    (p, p_chosen), (q, q_chosen) = with_, without
+    p, q = with_.probability, without.probability
     tiny = torch.finfo(p.dtype).tiny
     share = p + q
     share = torch.div(p, share.clamp_(min=tiny), out=share).mul_(2)  # p / m
     rest = 2 - share  # q / m
-    log_share = share.clamp_(min=tiny).log_()
-    log_rest = rest.clamp_(min=tiny).log_()
-    jsd = (torch.linalg.vecdot(p, log_share) + torch.linalg.vecdot(q, log_rest)).mul_(0.5)
-    kl = torch.linalg.vecdot(p, log_share.sub_(log_rest))  # log(p/q) = log(p/m) - log(q/m)
+    # Where one of the two rounds to 0 its probability is as small, and so is what the other factor makes of it.
+    jsd = torch.linalg.vecdot(p, share.clamp_(min=tiny).log_()) + torch.linalg.vecdot(q, rest.clamp_(min=tiny).log_())
     # Rounding takes equal distributions a hair below 0.
-    distance = (jsd.clamp_(min=0) / math.log(2)).sqrt_().clamp_(max=1)
-    return torch.stack([distance, kl.clamp_(min=0), p_chosen - q_chosen])
+    distance = (jsd.clamp_(min=0) / (2 * math.log(2))).sqrt_().clamp_(max=1)
+    mean_gap = torch.linalg.vecdot(p, with_.logits - without.logits)
+    kl = mean_gap - (with_.total - without.total)
+    return torch.stack([distance, kl.clamp_(min=0), with_.chosen - without.chosen])
 
 
 class _TokenLogprobs(torch.autograd.Function):

@@ -32,15 +32,15 @@ EASY = (
     "detectable_format:number_bullet_lists",
     "detectable_format:number_highlighted_sections",
     "detectable_format:title",
-    "startend:end_checker",
     "startend:quotation",
     "change_case:capital_word_frequency",
-    "change_case:english_capital",
     "change_case:english_lowercase",
     "punctuation:no_comma",
 )
 """Kinds that a small model can learn in a few dozen tokens: a sample of it meets them sometimes, not always."""
 HARD = (
+    "startend:end_checker",
+    "change_case:english_capital",
     "detectable_format:multiple_sections",
     "length_constraints:number_paragraphs",
     "length_constraints:nth_paragraph_first_word",

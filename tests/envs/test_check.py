@@ -60,8 +60,16 @@ def test_a_sound_environment_has_no_findings():
         (of(Does(lambda r: Verdict(1.0, "", details={"x": {1, 2}}))), "error", "does not survive JSON"),
         (of(Does(lambda r: Verdict(1.0, "", details={"x": (1, 2)}))), "error", "lists, not tuples"),
         (of(Does(lambda r: Verdict(1.0, ""))), "warning", "every probe got 1.0"),
-        (of(Does(lambda r: Verdict(1.0, "gold is secret-7")), privileged={"g": ["secret-7"]}), "error", "outcome quotes"),
-        (of(Equals(), segments=("The answer is secret-7.",), privileged={"answer": "secret-7"}), "error", "in the prompt"),
+        (
+            of(Does(lambda r: Verdict(1.0, "gold is secret-7")), privileged={"g": ["secret-7"]}),
+            "error",
+            "outcome quotes",
+        ),
+        (
+            of(Equals(), segments=("The answer is secret-7.",), privileged={"answer": "secret-7"}),
+            "error",
+            "in the prompt",
+        ),
         (MultiRewardEnv([make_task()]), "warning", "same tasks"),
         (MultiRewardEnv([make_task()], [make_task()]), "warning", "both train and test"),
         (MultiRewardEnv(TaskSet(lambda i: make_task(random.getrandbits(60)), 3)), "error", "index alone"),

@@ -48,7 +48,7 @@ def test_exports_are_exactly_these():
 
 
 def test_the_environments_import_no_torch_and_no_agent():
-    code = "import sys, mrtpo_envs, mrtpo_envs.instructions; print([m for m in sys.modules if m in ('torch', 'mrtpo_agent')])"
+    code = "import sys, mrtpo_envs.instructions; print([m for m in sys.modules if m in ('torch', 'mrtpo_agent')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 

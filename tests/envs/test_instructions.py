@@ -253,7 +253,11 @@ def test_a_megabyte_of_anything_gets_a_verdict_in_time(id):
         ("keywords:frequency", {"keyword": "x", "frequency": -1, "relation": "at least"}, "whole number of at least 0"),
         ("keywords:frequency", {"keyword": "x", "frequency": True, "relation": "at least"}, "whole number"),
         ("keywords:frequency", {"keyword": "x", "frequency": None, "relation": "at least"}, "missing: frequency"),
-        ("keywords:letter_frequency", {"letter": "ab", "let_frequency": 1, "let_relation": "at least"}, "one character"),
+        (
+            "keywords:letter_frequency",
+            {"letter": "ab", "let_frequency": 1, "let_relation": "at least"},
+            "one character",
+        ),
         ("length_constraints:number_words", {"num_words": 1.5, "relation": "at least"}, "whole number"),
         ("length_constraints:number_paragraphs", {"num_paragraphs": 0}, "at least 1"),
         ("language:response_language", {"language": "xx"}, "ISO 639-1"),
@@ -319,7 +323,13 @@ def test_a_statement_that_cannot_be_told_apart_becomes_a_hint():
 
 @pytest.fixture(scope="module")
 def ifeval_file():
-    return Path(importlib.util.find_spec("eval_framework").origin).parent / "tasks" / "ifeval" / "data" / "input_data.jsonl"
+    return (
+        Path(importlib.util.find_spec("eval_framework").origin).parent
+        / "tasks"
+        / "ifeval"
+        / "data"
+        / "input_data.jsonl"
+    )
 
 
 def test_all_of_ifeval_loads_and_can_be_replayed(ifeval_file):

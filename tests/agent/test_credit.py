@@ -1,0 +1,128 @@
+"""Credit is moved and never made."""
+
+import pytest
+import torch
+
+from mrtpo_agent.advantages import gdpo_advantages
+from mrtpo_agent.credit import ROUTES, CreditConfig, assign_credit, weights
+from mrtpo_envs.errors import ConfigError, UnknownNameError
+
+LENGTHS = [5, 1, 9, 3]
+NAMES = ["a", "b", "c"]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def relevance(seed=0):
+    d = torch.rand(sum(LENGTHS), generator=generator(seed), dtype=torch.float64) ** 3
+    d[:5] = 0  # a response that says nothing
+    return d
+
+
+def advantages():
+    rewards = torch.rand(4, 3, generator=generator(9), dtype=torch.float64)
+    return gdpo_advantages([rewards], [torch.tensor([1.0, 2.0, 0.5]).double()])[0]
+
+
+def means(values):
+    return torch.stack([part.mean() for part in values.split(LENGTHS)])
+
+
+CONFIGS = [
+    {},
+    {"power": 2.0},
+    {"power": 0.5, "floor": 0.3},
+    {"cap": 1.5},
+    {"floor": 0.5, "cap": 2.0, "power": 3.0},
+    {"floor": 1.0},
+]
+
+
+@pytest.mark.parametrize("settings", CONFIGS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_weights_are_not_negative_and_average_one(route, settings):
+    config = CreditConfig(route=route, **settings)
+    u = weights(config, relevance(), LENGTHS, generator())
+    assert (u >= 0).all()
+    torch.testing.assert_close(means(u), torch.ones(4).double(), rtol=0, atol=1e-12)
+    assert (u[:6] == 1).all()  # a silent response, and one of a single token
+    if config.cap:
+        assert u.max() <= config.cap + 1e-9
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_responses_mean_advantage_is_gdpos(route):
+    found = assign_credit(
+        CreditConfig(route=route), advantages(), NAMES, {"a": relevance(1), "c": relevance(2)}, LENGTHS, generator()
+    )
+    torch.testing.assert_close(means(found.advantage_n), advantages().sample_g, rtol=0, atol=1e-12)
+
+
+def test_the_uniform_route_is_gdpo_to_the_last_bit():
+    found = assign_credit(CreditConfig(route="uniform"), advantages(), NAMES, {}, LENGTHS, generator())
+    assert torch.equal(found.advantage_n, advantages().sample_g.repeat_interleave(torch.tensor(LENGTHS)))
+
+
+def test_renaming_and_reordering_rewards_changes_nothing():
+    plain = advantages()
+    turned = type(plain)(plain.per_reward_gk[:, [2, 0, 1]])
+    d = {name: relevance(i) for i, name in enumerate(NAMES)}
+    one = assign_credit(CreditConfig(), plain, NAMES, d, LENGTHS, generator())
+    renamed = {"z": d["c"], "x": d["a"], "y": d["b"]}
+    other = assign_credit(CreditConfig(), turned, ["z", "x", "y"], renamed, LENGTHS, generator())
+    torch.testing.assert_close(one.advantage_n, other.advantage_n, rtol=0, atol=1e-12)
+
+
+def test_credit_goes_where_relevance_is():
+    d = torch.tensor([0.0, 0.0, 0.9, 0.0], dtype=torch.float64)
+    assert weights(CreditConfig(), d, [4], generator()).tolist() == [0, 0, 4, 0]
+    inverted = weights(CreditConfig(route="inverted"), d, [4], generator())
+    assert inverted.argmin() == 2
+    assert weights(CreditConfig(floor=0.5), d, [4], generator()).tolist() == [0.5, 0.5, 2.5, 0.5]
+    capped = weights(CreditConfig(cap=2.0), d, [4], generator())
+    torch.testing.assert_close(capped, torch.tensor([2 / 3, 2 / 3, 2.0, 2 / 3], dtype=torch.float64))
+
+
+def test_a_power_keeps_the_order_and_a_cap_keeps_what_is_under_it_in_proportion():
+    d = torch.tensor([0.1, 0.2, 0.3, 0.9], dtype=torch.float64)
+    u = weights(CreditConfig(power=2.0, cap=1.8), d, [4], generator())
+    assert u.tolist() == sorted(u.tolist())
+    assert float(u[1] / u[0]) == pytest.approx(4)
+
+
+def test_shuffled_has_the_same_weights_in_other_places_decided_by_the_generator():
+    d = torch.rand(40, generator=generator(4), dtype=torch.float64)
+    plain, shuffled = (weights(CreditConfig(route=r), d, [40], generator(1)) for r in ("jsd", "shuffled"))
+    torch.testing.assert_close(plain.sort().values, shuffled.sort().values)
+    assert not torch.equal(plain, shuffled)
+    assert torch.equal(shuffled, weights(CreditConfig(route="shuffled"), d, [40], generator(1)))
+    assert not torch.equal(shuffled, weights(CreditConfig(route="shuffled"), d, [40], generator(2)))
+
+
+def test_inverted_turns_the_order_round():
+    d = torch.rand(40, generator=generator(4), dtype=torch.float64)
+    assert torch.equal(
+        weights(CreditConfig(route="inverted"), d, [40], generator()).argsort(),
+        weights(CreditConfig(), d, [40], generator()).argsort(descending=True),
+    )
+
+
+def test_relevance_is_detached():
+    d = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    assert not weights(CreditConfig(), d, [4], generator()).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"route": "jsdd"}, UnknownNameError, "Did you mean 'jsd'"),
+        ({"power": 0}, ConfigError, "power must be above 0"),
+        ({"floor": 1.5}, ConfigError, "from 0 to 1"),
+        ({"cap": 1.0}, ConfigError, "above 1"),
+    ],
+)
+def test_impossible_knobs_are_refused(settings, error, message):
+    with pytest.raises(error, match=message):
+        CreditConfig(**settings)
