@@ -46,7 +46,9 @@ def load_policy(config: PolicyConfig, *, seed: int = 0) -> Policy:
         model, tokenizer = load_model(config.model, dtype)
         model.to(device)
         if config.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            # transformers renamed it; older versions have the second name alone
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
             model.enable_input_require_grads()
         adapted = _open_adapter(model, config.adapter) if config.adapter else _new_adapter(model, config, seed)
         adapted.to(device)
@@ -179,7 +181,7 @@ def _new_adapter(model: Any, config: PolicyConfig, seed: int) -> Any:
 
 
 def _open_adapter(model: Any, folder: str) -> Any:
-    from peft import PeftConfig, PeftModel
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict, load_peft_weights
 
     try:
         with warnings.catch_warnings():
@@ -187,7 +189,12 @@ def _open_adapter(model: Any, folder: str) -> Any:
                 "error", category=UserWarning
             )  # peft only warns where an adapter's weights do not fit
             found = PeftConfig.from_pretrained(folder)
-            return PeftModel.from_pretrained(model, folder, is_trainable=True)
+            adapted = PeftModel.from_pretrained(model, folder, is_trainable=True)
+            # peft takes what fits and drops the rest without a word
+            saved, wanted = load_peft_weights(folder, device="cpu").keys(), get_peft_model_state_dict(adapted).keys()
+            if saved != wanted:
+                raise ValueError(f"{len(saved ^ wanted)} of its weights do not match the model's layers")
+            return adapted
     except (OSError, ValueError, RuntimeError, UserWarning) as error:
         base = getattr(locals().get("found"), "base_model_name_or_path", None)
         made_for = f" It was made for {base!r}." if base else ""
