@@ -1,6 +1,6 @@
 """Your own task: three rewards, one of them against a gold answer that the policy never sees."""
 
-from mrtpo_agent import PolicyConfig, Trainer, TrainConfig, load_policy
+from mrtpo_agent import PolicyConfig, TrainConfig, Trainer, load_policy
 from mrtpo_envs import Evidence, MultiRewardEnv, Prompt, Segment, Span, Task, Verdict, Verifier
 
 
@@ -36,7 +36,9 @@ class Excited(Verifier):
 
     def check(self, task, response):
         end = len(response.rstrip())
-        return Verdict(float(response.rstrip().endswith("!")), "last mark", (Span(end - 1, end),) if end else Evidence.ABSENT)
+        return Verdict(
+            float(response.rstrip().endswith("!")), "last mark", (Span(end - 1, end),) if end else Evidence.ABSENT
+        )
 
 
 def make_task(country, capital):

@@ -1,8 +1,8 @@
 """LoRA training of language models against several verifiable rewards: GRPO, GDPO and MRTPO.
 
-    from mrtpo_agent import PolicyConfig, TrainConfig, Trainer, load_policy
+from mrtpo_agent import PolicyConfig, TrainConfig, Trainer, load_policy
 
-    Trainer(env, load_policy(PolicyConfig()), TrainConfig(), out="runs/mine").train()
+Trainer(env, load_policy(PolicyConfig()), TrainConfig(), out="runs/mine").train()
 """
 
 from mrtpo_agent.config import (

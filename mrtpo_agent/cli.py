@@ -1,4 +1,4 @@
-"""The command line: `mrtpo envs | try | train | eval | check`.
+"""The command line: `mrtpo envs | try | train | eval | report | check`.
 
 Every command is a dataclass below, whose fields are its options and whose docstrings are its help. `train` has each field
 of `TrainConfig` as an option, over the values of a YAML file: `mrtpo train --config run.yaml --optim.lr 1e-4`.
@@ -194,7 +194,24 @@ class Check:
         return 0 if report.ok else 1
 
 
-COMMANDS: dict[str, Any] = {"envs": Envs, "try": Try, "train": Train, "eval": Eval, "check": Check}
+@dataclass(kw_only=True)
+class Report:
+    """Draws a run: held-out pass rates before and after, rewards by step, a response's relevance."""
+
+    run_folder: Positional[Path]
+    """The run folder."""
+    out: Path | None = None
+    """Where to write the picture, PNG or SVG by its ending; report.png in the run folder where it is not given."""
+
+    def run(self, console: Console) -> int:
+        """Writes the picture and prints its path."""
+        from mrtpo_agent.report import draw_run
+
+        console.print(str(draw_run(self.run_folder, self.out)), soft_wrap=True)
+        return 0
+
+
+COMMANDS: dict[str, Any] = {"envs": Envs, "try": Try, "train": Train, "eval": Eval, "report": Report, "check": Check}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

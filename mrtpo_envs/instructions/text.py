@@ -18,8 +18,9 @@ from mrtpo_envs.verifier import Span
 MAX_SPANS = 400
 """Evidence keeps this many spans: a megabyte of commas needs no million of them."""
 
-WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
-"""A word: letters and digits, apostrophes and hyphens inside it (published rules split "don't" in two)."""
+WORD = re.compile(r"(?<![^\W_])(?:[^\W_]\.)+[^\W_](?![^\W_])|[^\W_]+(?:['’\-][^\W_]+)*")
+"""A word: letters and digits, apostrophes and hyphens inside it (published rules split "don't" in two); or single
+letters with points between, such as P.S or U.S, which are one word and not several."""
 
 _ABBREVIATIONS = frozenset(
     [

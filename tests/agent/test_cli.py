@@ -37,7 +37,15 @@ def test_envs_lists_the_environments(capsys):
 
 
 def test_try_shows_task_verdicts_and_evidence(capsys):
-    arguments = ["try", "Instructions", "--options", "kinds=[punctuation:no_comma]", "n_constraints=1", "--response", "a, b"]
+    arguments = [
+        "try",
+        "Instructions",
+        "--options",
+        "kinds=[punctuation:no_comma]",
+        "n_constraints=1",
+        "--response",
+        "a, b",
+    ]
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "Do not use any commas." in out
@@ -55,7 +63,9 @@ def test_try_reads_a_response_from_a_pipe_and_writes_json():
 
 def test_train_eval_and_resume(config, tmp_path, capsys):
     out = tmp_path / "run"
-    assert main(["train", "--config", str(config), "--out", str(out), "--method", "gdpo", "--env.options", "seed=3"]) == 0
+    assert (
+        main(["train", "--config", str(config), "--out", str(out), "--method", "gdpo", "--env.options", "seed=3"]) == 0
+    )
     printed = capsys.readouterr().out
     assert "gdpo on mrtpo/Instructions-v0: 2 steps of 2 prompts x 3 responses" in printed
     assert "step 2/2" in printed
@@ -116,6 +126,8 @@ def test_what_is_wrong_is_said_in_words_and_exits_with_1(arguments, message):
 
 def test_help_of_every_command_is_there():
     for command in ("envs", "try", "train", "eval", "check"):
-        done = subprocess.run([sys.executable, "-m", "mrtpo_agent.cli", command, "--help"], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "mrtpo_agent.cli", command, "--help"], capture_output=True, text=True
+        )
         assert done.returncode == 0
         assert f"mrtpo {command}" in done.stdout

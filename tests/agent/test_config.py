@@ -71,7 +71,7 @@ def test_a_bad_file_is_named(tmp_path, text, message):
 
 
 def test_a_missing_file_is_named():
-    with pytest.raises(ConfigError, match="cannot read the configuration 'nowhere.yaml': No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read the configuration 'nowhere\.yaml': No such file"):
         load("nowhere.yaml")
 
 

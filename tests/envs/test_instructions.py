@@ -160,6 +160,8 @@ TABLE = [
     ("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "at least"}, "Big Dog", 0, ABSENT),
     ("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "less than"}, "a NO", 0, ["NO"]),
     ("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "at least"}, "123 4", 0, ABSENT),
+    ("change_case:capital_word_frequency", {"capital_frequency": 2, "capital_relation": "at least"}, "hi. P.P.S. bye", 0,
+     ["P.P.S"]),
     ("change_case:english_capital", {}, "THIS IS FOR YOU, 24/7!", 1, WHOLE),
     ("change_case:english_capital", {}, "THIS IS fOR YOU", 0, ["f"]),
     ("change_case:english_capital", {}, "123", 0, ABSENT),
