@@ -101,9 +101,9 @@ def assign_credit(
     advantage_n = per_reward_gk[:, spread].sum(-1).repeat_interleave(length_g)
     weight = {}
     for name in moved:
-        weight[name] = weights(config, relevance[name].double().cpu(), lengths, generator)
+        weight[name] = weights(config, relevance[name].cpu().double(), lengths, generator)
         advantage_n = advantage_n + per_reward_gk[:, names.index(name)].repeat_interleave(length_g) * weight[name]
-    return Credit(advantage_n, {n: relevance[n].double().cpu() for n in moved}, weight)
+    return Credit(advantage_n, {n: relevance[n].cpu().double() for n in moved}, weight)
 
 
 def weights(config: CreditConfig, relevance_n: Tensor, lengths: Sequence[int], generator: torch.Generator) -> Tensor:

@@ -77,6 +77,7 @@ class Policy:
         self.dtype: torch.dtype = self.lm_head.weight.dtype
         self.eos_ids = _eos_ids(self.causal_lm, tokenizer)
         self.special_ids = frozenset(int(i) for i in tokenizer.all_special_ids) | frozenset(self.eos_ids)
+        self.has_dropout = any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in model.modules())
         self.packed: bool | None = {"auto": None, "on": True, "off": False}[packing]
         accepted = inspect.signature(self.decoder.forward).parameters
         self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
@@ -158,10 +159,10 @@ class Policy:
         if len(seeds) != len(prompts):
             raise PolicyError(f"one seed for each prompt, got {len(seeds)} for {len(prompts)}")
         self.model.eval()
-        uniform_rt = torch.stack([_uniform(seed, group_size, max_new_tokens) for seed in seeds]).flatten(
-            0, 1
-        )  # (rows, T), float64 so that the vocabulary's tail can be reached
-        uniform_rt = uniform_rt.to(self.device)
+        self._check_context(max(len(prompt) for prompt in prompts), max_new_tokens)
+        uniform_rt = torch.cat([_uniform(seed, group_size, max_new_tokens) for seed in seeds]).to(
+            self.device
+        )  # (rows, T)
 
         ids_bp, mask_bp = _pad(prompts, pad_left=True, device=self.device)
         cache = DynamicCache(config=self.causal_lm.config)
@@ -258,6 +259,14 @@ class Policy:
         self.tokenizer.save_pretrained(str(folder))
 
     # inside ---------------------------------------------------------------------------------------------------------
+
+    def _check_context(self, prompt_tokens: int, new_tokens: int) -> None:
+        limit = getattr(self.causal_lm.config, "max_position_embeddings", None)
+        if limit is not None and prompt_tokens + new_tokens > limit:
+            raise PolicyError(
+                f"a prompt of {prompt_tokens} tokens and {new_tokens} new ones do not fit the model's {limit} positions: "
+                "shorten the task or lower rollout.max_new_tokens"
+            )
 
     def _decode(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: DynamicCache | None = None) -> Tensor:
         extra = {"use_cache": False} if cache is None else {self._cache_argument: cache, "use_cache": True}
@@ -358,7 +367,7 @@ def _uniform(seed: int, group_size: int, length: int) -> Tensor:
     rows = []
     for g in range(group_size):
         generator = torch.Generator().manual_seed((seed * 1_000_003 + g) % (2**63))
-        rows.append(torch.rand(length, generator=generator, dtype=torch.float64))
+        rows.append(torch.rand(length, generator=generator))
     return torch.stack(rows)
 
 

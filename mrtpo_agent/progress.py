@@ -189,7 +189,11 @@ class ConsoleProgress(SilentProgress):
             rows.add_row(
                 Text(name, style=style), Text(f"{values[-1]:.2f}", style=style), Text(_spark(values), style="green")
             )
-        return Panel(Group(bar, rows) if self._history else bar, title=f"mrtpo {self._config.method}", expand=False)
+        return Panel(
+            Group(bar, rows) if self._history else bar,
+            title=f"{self._config.method} on {self._config.env.name}",
+            expand=False,
+        )
 
 
 def before_after_table(before: Evaluation, after: Evaluation) -> Table:

@@ -224,7 +224,8 @@ class Trainer:
             hidden_nh = policy.hidden(group.prompt, group.responses)[trained_n]
             logprob_n = token_logprobs(hidden_nh, target_n, policy.head, temperature=temperature)
         if first:
-            trained.credit = self._credit(trained, hidden_nh.detach(), seed, clock)
+            plain_nh = self._without_dropout(group, trained_n) if policy.has_dropout else hidden_nh.detach()
+            trained.credit = self._credit(trained, plain_nh, seed, clock)
             if optim.updates_per_batch > 1:
                 trained.old_logprob_n = logprob_n.detach()
         reference_n = None
@@ -258,6 +259,14 @@ class Trainer:
         return assign_credit(
             config.credit, trained.advantages, group.task.reward_names, relevance, group.lengths, generator
         )
+
+    @torch.no_grad()
+    def _without_dropout(self, group: Group, trained_n: Tensor) -> Tensor:
+        """The plain side of the replay, where the update's own pass is blurred by dropout and the replay's are not."""
+        self.policy.model.eval()
+        hidden = self.policy.hidden(group.prompt, group.responses)[trained_n]
+        self.policy.model.train()
+        return hidden
 
     def _optimizer_step(self, lr: float, clock: Clock) -> float:
         for settings in self.optimizer.param_groups:

@@ -7,6 +7,7 @@ expressions, not a C extension that never returns: a domain that runs what the p
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,18 @@ def score(task: Task, response: str, *, time_limit_s: float = TIME_LIMIT_S) -> V
 
 
 def score_many(pairs: Sequence[tuple[Task, str]], *, time_limit_s: float = TIME_LIMIT_S) -> list[Verification]:
-    """`score` for each pair, in order."""
+    """`score` for each pair, in order.
+
+    Each kind of verifier in the batch first gets all pairs that have it (`Verifier.prefetch`), so that one which asks
+    other processes can ask them all at once.
+    """
+    for response in (response for _, response in pairs):
+        if not isinstance(response, str):
+            raise EnvError(f"a response is a string, got {type(response).__name__}")
+    for kind in dict.fromkeys(type(v).prefetch for task, _ in pairs for v in task.verifiers):
+        wanted = [(t, r) for t, r in pairs if any(type(v).prefetch == kind for v in t.verifiers)]
+        with contextlib.suppress(Exception):  # a fault shows again, as a verdict, where one response is judged
+            kind(wanted)
     return [score(task, response, time_limit_s=time_limit_s) for task, response in pairs]
 
 

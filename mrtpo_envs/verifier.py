@@ -109,6 +109,14 @@ class Verifier(ABC):
         """What the response is checked against and the policy never sees; empty where there is none."""
         return ""
 
+    @classmethod
+    def prefetch(cls, pairs: Sequence[tuple[Task, str]]) -> None:
+        """Told of a whole batch before its responses are checked one by one; does nothing by default.
+
+        For a verifier whose work is done elsewhere (other processes, a service) and can be asked for all at once.
+        """
+        return
+
     @abstractmethod
     def check(self, task: Task, response: str) -> Verdict:
         """Judges any string. May raise: `judge` turns that into "cannot judge"."""

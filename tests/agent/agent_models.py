@@ -66,11 +66,15 @@ def make_model(family="llama", dtype=torch.float64, seed=0, **more):
     return model.eval(), tokenizer
 
 
-def make_policy(family="llama", dtype=torch.float64, packing="auto", seed=0, rank=4, adapter_scale=0.3, **more):
+def make_policy(
+    family="llama", dtype=torch.float64, packing="auto", seed=0, rank=4, adapter_scale=0.3, dropout=0.0, **more
+):
     model, tokenizer = make_model(family, dtype, seed, **more)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+        lora = LoraConfig(
+            r=rank, lora_alpha=2 * rank, lora_dropout=dropout, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
         adapted = get_peft_model(model, lora)
         for name, parameter in adapted.named_parameters():
             if parameter.requires_grad:

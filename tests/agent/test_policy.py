@@ -150,6 +150,11 @@ def test_any_text_can_be_encoded(policy, text):
     assert text.encode("utf-8", "replace").decode() in policy.tokenizer.decode(ids)
 
 
+def test_what_does_not_fit_the_model_is_told(policy):
+    with pytest.raises(PolicyError, match="500 tokens and 20 new ones do not fit the model's 512 positions"):
+        policy.sample([[5] * 500], seeds=[0], group_size=1, max_new_tokens=20)
+
+
 def test_empty_prompts_and_responses_are_refused(policy):
     with pytest.raises(PolicyError, match="at least one token"):
         policy.hidden([], [[1]])

@@ -200,6 +200,19 @@ def test_a_reward_less_judged_or_dead_changes_nothing_for_the_others():
     assert torch.equal(alone, beside)
 
 
+def test_dropout_blurs_the_update_and_not_the_relevance():
+    kept = []
+    for dropout in (0.0, 0.5):
+        policy = make_policy(dropout=dropout)
+        trainer = Trainer(make_env(), policy, settings())
+        credit = trainer._credit
+        trainer._credit = lambda *a, c=credit: kept.append(c(*a)) or kept[-1]
+        trainer.step(0)
+    for one, other in zip(kept[: len(kept) // 2], kept[len(kept) // 2 :], strict=True):
+        for name, d in one.relevance.items():
+            torch.testing.assert_close(d, other.relevance[name], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_trains(route):
     after, records = trained(credit=CreditConfig(route=route), steps=1)

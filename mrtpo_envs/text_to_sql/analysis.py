@@ -1,0 +1,146 @@
+"""What a query is made of, through sqlglot's scopes: its tables and columns, and what its ORDER BY sorts by.
+
+Names are resolved against the database's schema as SQLite would: aliases, common table expressions, sub-queries, stars
+and any quoting; a double-quoted word that is no column is text. What sqlglot cannot read gives None: SQLite decides what
+is valid, never the parser here.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+Schema = tuple[tuple[str, tuple[str, ...]], ...]
+"""Tables with their columns, as the database has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Tables and `table.column`s that a query uses, in lower case."""
+
+    tables: frozenset[str]
+    columns: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def parsed(sql: str) -> exp.Query | None:
+    """The query's tree, or None where sqlglot cannot read it. Treat it as read-only."""
+    if len(sql) > 20_000 or sql.count("(") > 150:
+        return None
+    try:
+        trees = [tree for tree in sqlglot.parse(sql, read="sqlite") if tree is not None]
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+    return trees[0] if len(trees) == 1 and isinstance(trees[0], exp.Query) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def parts_of(sql: str, schema: Schema) -> Parts | None:
+    """The tables and columns that a query uses; None where it cannot be read."""
+    tree = parsed(sql)
+    if tree is None:
+        return None
+    known = {table.lower(): {c.lower() for c in columns} for table, columns in schema}
+    tables: set[str] = set()
+    columns: set[str] = set()
+    try:
+        for scope in traverse_scope(tree):
+            sources = {
+                alias.lower(): source.name.lower()
+                for alias, source in scope.sources.items()
+                if isinstance(source, exp.Table)
+            }
+            tables.update(name for name in sources.values() if name in known)
+            reachable = {**_outer(scope), **sources}
+            for column in scope.columns:
+                columns.update(_resolved(column, sources, reachable, known))
+            if any(_is_star(e) for e in _selected(scope)):
+                columns.update(f"{t}.{c}" for t in sources.values() for c in known.get(t, ()))
+    except (SqlglotError, RecursionError, KeyError):
+        return None
+    return Parts(frozenset(tables), frozenset(columns))
+
+
+def _selected(scope: Scope) -> list[Any]:
+    return list(scope.expression.selects) if isinstance(scope.expression, exp.Select) else []
+
+
+def _is_star(selected: Any) -> bool:
+    return isinstance(selected, exp.Star) or (isinstance(selected, exp.Column) and isinstance(selected.this, exp.Star))
+
+
+def _outer(scope: Scope) -> dict[str, str]:
+    """Tables of the enclosing queries, which a correlated sub-query may name."""
+    found: dict[str, str] = {}
+    parent = scope.parent
+    while parent is not None:
+        for alias, source in parent.sources.items():
+            if isinstance(source, exp.Table):
+                found.setdefault(alias.lower(), source.name.lower())
+        parent = parent.parent
+    return found
+
+
+def _resolved(
+    column: exp.Column, own: dict[str, str], reachable: dict[str, str], known: dict[str, set[str]]
+) -> list[str]:
+    name, table = column.name.lower(), column.table.lower()
+    if table:
+        real = reachable.get(table)
+        return [f"{real}.{name}"] if real is not None and name in known.get(real, ()) else []
+    for sources in (own, reachable):
+        owners = [t for t in sources.values() if name in known.get(t, ())]
+        if owners:
+            return [f"{owners[0]}.{name}"]
+    return []
+
+
+def f1(gold: frozenset[str], found: frozenset[str]) -> float:
+    """F1 of two sets; 1 where both are empty."""
+    if not gold and not found:
+        return 1.0
+    return 2 * len(gold & found) / (len(gold) + len(found))
+
+
+@functools.lru_cache(maxsize=4096)
+def with_sort_keys(sql: str) -> tuple[str, tuple[int, ...]] | None:
+    """A query that also selects what the outermost ORDER BY sorts by, and the positions of those keys in its rows.
+
+    None where there is no outermost ORDER BY. Where the keys cannot be selected beside the rows (DISTINCT, a compound of
+    queries), the query comes back as it was with no positions, and every row's place counts.
+    """
+    tree = parsed(sql)
+    order = tree.args.get("order") if tree is not None else None
+    if tree is None or order is None:
+        return None
+    tree = tree.copy()
+    selects = tree.selects
+    names = {e.alias_or_name.lower(): i for i, e in enumerate(selects)}
+    texts = {(e.this if isinstance(e, exp.Alias) else e).sql("sqlite").lower(): i for i, e in enumerate(selects)}
+    positions: list[int] = []
+    extra: list[Any] = []
+    starred = any(_is_star(e) for e in selects)  # then positions in the row are not positions in the list
+    for ordered in order.expressions:
+        key = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        if isinstance(key, exp.Literal) and key.is_int and not starred:
+            positions.append(int(key.name) - 1)
+        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in names and not starred:
+            positions.append(names[key.name.lower()])
+        elif key.sql("sqlite").lower() in texts and not starred:
+            positions.append(texts[key.sql("sqlite").lower()])
+        elif isinstance(tree, exp.Select) and not tree.args.get("distinct"):
+            positions.append(-1 - len(extra))
+            extra.append(key)
+        else:
+            return sql, ()
+    if extra and isinstance(tree, exp.Select):
+        # from the end, so that a star before them does not matter
+        for i, key in enumerate(reversed(extra)):
+            tree.append("expressions", exp.alias_(key.copy(), f"mrtpo_key_{i}"))
+    return tree.sql("sqlite"), tuple(positions)

@@ -1,0 +1,195 @@
+"""Runs untrusted queries on SQLite databases, in a process of its own: `python -I -S worker.py`.
+
+Threat model. The query is written by a policy under training: anything at all, and over time whatever earns reward. It
+may try to write, to read other files, to load code, to run for ever, or to use up the memory. The databases' contents are
+trusted, the machine is ours, and SQLite and Python themselves are taken to be sound: this is no defence against a flaw
+in them, and it is no operating-system sandbox.
+
+What holds a query back, outermost first:
+
+- the parent kills this process when an answer is overdue, and starts another (`pool.py`);
+- limits of the operating system on this process: address space, files it may write (none), open files, core dumps;
+- the connection is read-only and immutable, so the database's bytes cannot change, with a heap limit for SQLite's
+  own allocations and temporary data in memory;
+- SQLite's limits on the length of a value and of the statement, on expression depth, compound selects, program size,
+  attached databases (none) and worker threads (none);
+- an authorizer that allows reading tables, plain functions and recursion, and nothing else: no ATTACH, no PRAGMA, no
+  write of any kind, no function that touches files or code;
+- a progress handler that ends a statement when its time is over, and a cap on rows.
+
+The protocol is one line of JSON in, one out. A request has `database`, `sql`, `time_limit_s`, `max_rows`, `max_bytes`;
+a reply has `columns` and `rows`, or `error` (a kind from `pool.ERRORS`) and `message`. No message names a path. This
+file imports the standard library alone, so that a worker starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import sys
+import time
+import urllib.parse
+from typing import Any
+
+MEMORY_BYTES = 512 << 20
+"""Address space that this process may take beyond what it starts with."""
+HEAP_BYTES = 128 << 20
+"""SQLite's own allocations."""
+OPEN_DATABASES = 32
+"""Connections kept for the next query on the same database."""
+
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_FORBIDDEN_FUNCTIONS = {
+    "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "sqlite_compileoption_get",
+    "sqlite_compileoption_used", "sqlite_log", "random", "randomblob",
+}  # fmt: skip
+"""Functions that touch files, code or the build; and random ones, whose query has no result to compare."""
+
+
+class Database:
+    """A read-only connection, and what the authorizer refused last."""
+
+    def __init__(self, path: str) -> None:
+        uri = f"file:{urllib.parse.quote(path)}?mode=ro&immutable=1"
+        self.connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
+        self.connection.text_factory = lambda raw: raw.decode(
+            "utf-8", "surrogateescape"
+        )  # databases hold other encodings
+        for pragma in ("temp_store=MEMORY", f"hard_heap_limit={HEAP_BYTES}", "trusted_schema=OFF"):
+            self.connection.execute(f"PRAGMA {pragma}")
+        for limit, value in (
+            (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+            (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+            (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),
+            (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50),
+            (sqlite3.SQLITE_LIMIT_VDBE_OP, 100_000),
+            (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
+            (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
+        ):
+            self.connection.setlimit(limit, value)
+        self.refused = ""
+        self.connection.set_authorizer(self._authorize)
+
+    def _authorize(self, action: int, first: Any, second: Any, database: Any, trigger: Any) -> int:
+        if action in _ALLOWED or (
+            action == sqlite3.SQLITE_FUNCTION and str(second).lower() not in _FORBIDDEN_FUNCTIONS
+        ):
+            return sqlite3.SQLITE_OK
+        self.refused = (
+            f"the function {second} is not allowed" if action == sqlite3.SQLITE_FUNCTION else "only reading is allowed"
+        )
+        return sqlite3.SQLITE_DENY
+
+    def run(self, sql: str, time_limit_s: float, max_rows: int, max_bytes: int) -> dict[str, Any]:
+        """The reply to one request."""
+        connection = self.connection
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max_bytes)
+        deadline = time.monotonic() + time_limit_s
+        late = False
+
+        def overdue() -> int:
+            nonlocal late
+            late = time.monotonic() > deadline
+            return int(late)
+
+        connection.set_progress_handler(overdue, 2_000)
+        self.refused = ""
+        cursor = connection.cursor()
+        try:
+            cursor.execute(sql)
+            if cursor.description is None:
+                return _error("empty", "the text holds no statement")
+            columns = [column[0] for column in cursor.description]
+            rows: list[Any] = []
+            size = 0
+            while batch := cursor.fetchmany(256):
+                rows += batch
+                size += sum(len(v) if isinstance(v, str | bytes) else 8 for row in batch for v in row)
+                if len(rows) > max_rows or size > 16 * max_bytes:
+                    return _error("too_many_rows", f"more than {max_rows} rows or {16 * max_bytes} bytes")
+            return {"columns": columns, "rows": [[_encoded(v) for v in row] for row in rows]}
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError, UnicodeError) as error:
+            return self._explained(error, late)
+        finally:
+            cursor.close()
+            connection.set_progress_handler(None, 0)
+
+    def _explained(self, error: BaseException, late: bool) -> dict[str, Any]:
+        text = str(error)
+        lowered = text.lower()
+        if late or "interrupted" in lowered:
+            return _error("timeout", "the time limit was reached")
+        if self.refused:
+            return _error("unsafe_statement", self.refused)
+        for kind, pattern in (
+            ("multiple_statements", "one statement at a time"),
+            ("too_complex", "too long|too many|nested|parser stack|expression tree"),
+            ("too_big", "too big|too large|out of memory"),
+            ("syntax", "syntax error|incomplete input|unrecognized token|unterminated|null character|embedded null"),
+            ("no_such_table", "no such table"),
+            ("no_such_column", "no such column|ambiguous column"),
+            ("no_such_function", "no such function|wrong number of arguments"),
+        ):
+            if re.search(pattern, lowered):
+                named = re.search(r"function: (\w+)", lowered)
+                forbidden = named is not None and named.group(1) in _FORBIDDEN_FUNCTIONS  # not there, but meant
+                return _error("unsafe_statement" if forbidden else kind, text)
+        if isinstance(error, MemoryError):
+            return _error("too_big", "out of memory")
+        return _error("error", text)
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    return {"error": kind, "message": message[:500]}
+
+
+def _encoded(value: Any) -> Any:
+    return {"b": value.hex()} if isinstance(value, bytes) else value
+
+
+def _limit_process() -> None:
+    try:
+        import resource
+    except ImportError:  # no such limits on this system: the others stand
+        return
+    start = 0
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            start = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        start = 1 << 30
+    for name, value in (
+        ("RLIMIT_AS", start + MEMORY_BYTES),
+        ("RLIMIT_FSIZE", 0),
+        ("RLIMIT_CORE", 0),
+        ("RLIMIT_NOFILE", 128),
+    ):
+        try:
+            resource.setrlimit(getattr(resource, name), (value, value))
+        except (ValueError, OSError):
+            continue
+
+
+def main() -> None:
+    """Answers requests until standard input ends."""
+    _limit_process()
+    opened: dict[str, Database] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        path = request["database"]
+        try:
+            if path not in opened:
+                if len(opened) >= OPEN_DATABASES:
+                    opened.pop(next(iter(opened))).connection.close()
+                opened[path] = Database(path)
+            reply = opened[path].run(request["sql"], request["time_limit_s"], request["max_rows"], request["max_bytes"])
+        except (sqlite3.Error, MemoryError, RecursionError) as error:
+            opened.pop(path, None)
+            reply = _error("error", re.sub(r"\S*/\S*", "", str(error)) or "the database cannot be read")
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

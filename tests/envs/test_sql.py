@@ -1,0 +1,224 @@
+"""Text-to-SQL: cases from public bug reports, and queries that mean harm."""
+
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from mrtpo_envs import Evidence, score, score_many
+from mrtpo_envs.text_to_sql import Limits, make_task, solution
+from mrtpo_envs.text_to_sql.pool import ERRORS, Query, execute
+from mrtpo_envs.text_to_sql.verifiers import REWARDS, databases
+
+CASES = Path(__file__).parents[1] / "cases" / "verifier_cases.jsonl"
+SQL = [row for row in map(json.loads, CASES.read_text().splitlines()) if row["domain"] == "sql"]
+
+
+def digest(task):
+    return [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in databases(task)]
+
+
+@pytest.mark.parametrize("case", SQL, ids=lambda case: case["id"])
+def test_public_bug_report(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given, expected = case["task"], case["expected"]
+    task = make_task(
+        question=given["question"],
+        gold_sql=given["gold_sql"],
+        setup_sql=given["setup_sql"],
+        extra_setup_sql=given.get("extra_setup_sql", ()),
+        rewards=[*REWARDS],
+        limits=Limits(
+            time_s=given.get("time_limit_s", 2),
+            rows=given.get("max_rows", 10_000),
+            value_bytes=given.get("max_cell_bytes", 2_000_000),
+        ),
+    )
+    before = digest(task)
+    start = time.monotonic()
+    verification = score(task, case["output"])
+    took = time.monotonic() - start
+    rewards, valid = verification.rewards, verification["valid"].details
+    measured = {
+        "format": rewards["format"],
+        "parse": valid.get("prepared"),
+        "safe": valid.get("safe"),
+        "execution": rewards["execution"],
+        "execution_bird": rewards["bird"],
+        "execution_test_suite": rewards["suite"],
+        "execution_raw": verification["execution"].details.get("raw"),
+        "gold_empty": verification["execution"].details.get("gold_empty"),
+        "schema_linking_tables_f1": verification["schema"].details.get("tables_f1"),
+        "schema_linking_columns_f1": verification["schema"].details.get("columns_f1"),
+        "tables_used": verification["schema"].details.get("tables"),
+        "columns_used": sorted(verification["schema"].details.get("columns", [])),
+    }
+    for key, value in measured.items():
+        if key in expected:
+            wanted = sorted(expected[key]) if isinstance(expected[key], list) else expected[key]
+            assert value == wanted, (key, verification["execution"])
+    if expected.get("error") == "gold_error":
+        assert "the gold query fails" in verification["execution"].outcome
+    elif "error" in expected:
+        assert valid["error"] or verification["execution"].details["error"]
+        assert (valid["error"] in expected["error"]) or (
+            valid["error"] == "no_such_function" and "no such" in expected["error"]
+        )
+    assert took < expected.get("finishes_within_s", 5)
+    assert digest(task) == before
+    assert list(tmp_path.iterdir()) == []
+    json.dumps(verification.to_dict())
+
+
+SETUP = """CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, n REAL);
+INSERT INTO t VALUES (1,'a',1.5),(2,'b',2.5),(3,'b',NULL);"""
+
+
+def task(gold="SELECT name FROM t WHERE id = 1", **options):
+    return make_task(question="Which?", gold_sql=gold, setup_sql=SETUP, **options)
+
+
+def run(sql, **limits):
+    [path] = databases(task())
+    return execute(Query(path, sql, Limits(**limits)))
+
+
+STATEMENTS = (
+    """
+INSERT INTO t VALUES (9,'x',0)|UPDATE t SET n=0|DELETE FROM t|REPLACE INTO t VALUES (1,'x',0)
+INSERT INTO t VALUES (9,'x',0) RETURNING id|UPDATE t SET n=0 RETURNING n|DELETE FROM t RETURNING id
+WITH x AS (SELECT 1) INSERT INTO t SELECT 9,'x',0|CREATE TABLE u(a)|CREATE TABLE u AS SELECT * FROM t
+CREATE TEMP TABLE u(a)|CREATE VIEW v AS SELECT 1|CREATE TEMP VIEW v AS SELECT 1|CREATE INDEX i ON t(n)
+CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END|CREATE VIRTUAL TABLE f USING fts5(a)
+CREATE VIRTUAL TABLE f USING rtree(a,b,c)|DROP TABLE t|DROP TABLE IF EXISTS nothing|ALTER TABLE t RENAME TO u
+ALTER TABLE t ADD COLUMN z|ALTER TABLE t DROP COLUMN n|ATTACH DATABASE 'x.db' AS x|ATTACH ':memory:' AS x
+DETACH DATABASE main|PRAGMA journal_mode=WAL|PRAGMA table_info(t)|PRAGMA hard_heap_limit=0|VACUUM|VACUUM INTO 'x.db'
+BEGIN|BEGIN EXCLUSIVE|COMMIT|ROLLBACK|SAVEPOINT s|RELEASE s|REINDEX|ANALYZE|SELECT load_extension('x')
+SELECT readfile('/etc/passwd')|SELECT writefile('x','y')|SELECT edit('x')|SELECT fts3_tokenizer('simple')
+SELECT * FROM pragma_table_info('t')|SELECT random()|SELECT * FROM fsdir('.')
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_no_statement_but_reading_runs(sql, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = digest(task())
+    result = run(sql)
+    assert result.error in ERRORS
+    assert "/" not in result.message
+    verification = score(task(), f"```sql\n{sql}\n```")
+    assert verification.rewards["valid"] == 0
+    assert verification.rewards["execution"] == 0
+    assert digest(task()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+BOMBS = {
+    "endless": "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r) SELECT count(*) FROM r",
+    "rows": "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r) SELECT x FROM r",
+    "product": "SELECT count(*) FROM t a, t b, t c, t d, t e, t f, t g, t h, t i, t j, t k, t l, t m, t n, t o, t p, t q",
+    "blob": "SELECT zeroblob(1000000000)",
+    "hex": "SELECT hex(zeroblob(900000000))",
+    "printf": "SELECT printf('%.*c', 1000000000, 'x')",
+    "grow": "WITH RECURSIVE r(x) AS (VALUES('x') UNION ALL SELECT x||x FROM r) SELECT length(x) FROM r",
+    "concat": "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r) SELECT group_concat(x) FROM r",
+    "sort": "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r LIMIT 90000000) SELECT x FROM r ORDER BY -x",
+    "like": "SELECT 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' LIKE '" + "%a" * 400 + "b'",
+    "glob": "SELECT count(*) FROM t WHERE '" + "a" * 3000 + "' GLOB '" + "*a" * 60 + "b'",
+    "depth": "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+    "wide": "SELECT " + ",".join(["1"] * 40000),
+    "megabyte": "SELECT '" + "x" * 1_000_000 + "'",
+    "unions": " UNION ALL ".join(["SELECT 1"] * 3000),
+    "wide value": "SELECT replace(hex(zeroblob(900000)), '00', 'xxxxxxxxxx')",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_goes_off_alone(name):
+    start = time.monotonic()
+    bomb = f"```sql\n{BOMBS[name]}\n```"
+    right = solution(task())
+    verdicts = score_many([(task(limits=Limits(time_s=0.5)), r) for r in (right, bomb, right)])
+    assert [v.rewards["execution"] for v in verdicts] == [1.0, 0.0, 1.0]
+    assert time.monotonic() - start < 8
+
+
+STRANGE = [
+    "", "SELECT", "```sql", "```sql\n```", "```sql\n\x00\n```", "```sql\nSELECT '\ud83d'\n```", "```sql\n-- nothing\n```",
+    "```sql\n;\n```", "```\nSELECT 1\n```", "<think>```sql\nSELECT name FROM t WHERE id = 1\n```", "`" * 100_000,
+    "```sql\n" * 20_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("response", STRANGE)
+def test_anything_gets_a_verdict(response):
+    verification = score(task(rewards=[*REWARDS]), response)
+    assert all(reward is not None and 0 <= reward <= 1 for reward in verification.rewards.values())
+    assert verification.rewards["execution"] == 0
+    if "SELECT 1" not in response:
+        assert verification.rewards["valid"] == 0
+    json.dumps(verification.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("response", "reward", "evidence"),
+    [
+        ("```sql\nSELECT nam FROM t\n```", "valid", ["nam"]),
+        ("```sql\nSELECT name FROM tt\n```", "valid", ["tt"]),
+        ("```sql\nSELECT name FRM t\n```", "valid", ["t"]),
+        ("```sql\nSELECT n FROM t WHERE id = 1\n```", "schema", ["n"]),
+        ("```sql\nSELECT name FROM t WHERE id = 2\n```", "execution", ["WHERE id = 2"]),
+        ("```sql\nSELECT n FROM t WHERE id = 1\n```", "execution", ["SELECT n "]),
+        ("```sql\nSELECT name FROM t WHERE id = 1 LIMIT 0\n```", "execution", ["LIMIT 0"]),
+        ("SELECT name FROM t", "format", Evidence.ABSENT),
+    ],
+)
+def test_evidence_points_at_what_is_wrong(response, reward, evidence):
+    verdict = score(task(), response)[reward]
+    assert verdict.reward < 1
+    if evidence is Evidence.ABSENT:
+        assert verdict.evidence is evidence
+    else:
+        assert [response[a:b] for a, b in verdict.spans] == evidence
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "same"),
+    [
+        ("SELECT id FROM t ORDER BY name", "SELECT id FROM t ORDER BY name, id DESC", True),
+        ("SELECT id FROM t ORDER BY name DESC", "SELECT id FROM t ORDER BY name", False),
+        (
+            "SELECT name, count(*) FROM t GROUP BY 1 ORDER BY count(*)",
+            "SELECT name, count(*) FROM t GROUP BY name ORDER BY 2",
+            True,
+        ),
+        ("SELECT DISTINCT name FROM t ORDER BY id", "SELECT DISTINCT name FROM t ORDER BY id DESC", False),
+        ("SELECT * FROM t ORDER BY name", "SELECT * FROM t ORDER BY name, id DESC", True),
+        ("SELECT id FROM t WHERE id IN (SELECT id FROM t ORDER BY id)", "SELECT id FROM t ORDER BY id DESC", True),
+        ("SELECT id FROM t UNION SELECT 7 ORDER BY 1", "SELECT id FROM t UNION SELECT 7 ORDER BY 1 DESC", False),
+        ("SELECT n FROM t WHERE id = 3", "SELECT NULL", True),
+        ("SELECT n FROM t WHERE id = 1", "SELECT '1.5'", False),
+        ("SELECT 1", "SELECT 1.0", True),
+        ("SELECT 9007199254740993", "SELECT 9007199254740992", False),
+        ("SELECT 1, 'x'", "SELECT 'x', 1", True),
+        ("SELECT 1, 2 UNION ALL SELECT 2, 1", "SELECT 1, 1 UNION ALL SELECT 2, 2", False),
+        ("SELECT x'61'", "SELECT 'a'", False),
+    ],
+)
+def test_what_counts_as_the_same_result(gold, found, same):
+    assert score(task(gold), f"```sql\n{found}\n```").rewards["execution"] == float(same)
+
+
+def test_a_solution_gets_full_reward_and_its_prompt_hides_the_gold():
+    one = task()
+    assert score(one, solution(one)).all_passed
+    text = one.prompt.messages()[0]["content"]
+    assert "CREATE TABLE t" in text
+    assert "WHERE id = 1" not in text
+    for verifier in one.verifiers:
+        assert bool(verifier.statement(one)) != bool(verifier.reference(one))
