@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -196,9 +197,15 @@ class ConsoleProgress(SilentProgress):
         )
 
 
+def _table() -> Table:
+    """Narrow enough for 80 columns."""
+    title = "held-out pass rates (95 % interval)"
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+
+
 def before_after_table(before: Evaluation, after: Evaluation) -> Table:
     """Held-out pass rates before and after, a row a reward, with 95 % intervals."""
-    table = Table(title="held-out pass rates (95 % interval)", title_justify="left")
+    table = _table()
     for column, side in (
         ("reward", "left"),
         ("before", "right"),
@@ -206,7 +213,7 @@ def before_after_table(before: Evaluation, after: Evaluation) -> Table:
         ("change", "right"),
         ("n", "right"),
     ):
-        table.add_column(column, justify=side)  # type: ignore[arg-type]
+        table.add_column(column, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for name in sorted(before.passed.keys() | after.passed.keys()):
         table.add_row(name, *_change(before.passed.get(name), after.passed.get(name)))
     table.add_section()
@@ -217,7 +224,7 @@ def before_after_table(before: Evaluation, after: Evaluation) -> Table:
 
 def evaluation_table(found: Evaluation) -> Table:
     """Held-out pass rates, a row a reward, with 95 % intervals."""
-    table = Table(title="held-out pass rates (95 % interval)", title_justify="left")
+    table = _table()
     table.add_column("reward")
     for column in ("passes", "mean reward", "n"):
         table.add_column(column, justify="right")
@@ -230,7 +237,7 @@ def evaluation_table(found: Evaluation) -> Table:
 
 
 def _show(rate: Rate | None) -> str:
-    return "-" if rate is None else f"{rate.mean:.2f} ({rate.low:.2f} to {rate.high:.2f})"
+    return "-" if rate is None else f"{rate.mean:.2f} ({rate.low:.2f}-{rate.high:.2f})"
 
 
 def _change(before: Rate | None, after: Rate | None) -> tuple[str, str, str, str]:

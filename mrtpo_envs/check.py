@@ -31,6 +31,8 @@ PROBES = (
     "word " * 4000,
 )
 """Responses that every verifier must be able to judge. What a model writes may be anything at all."""
+SHOWN_FINDINGS = 20
+"""Findings that a report prints; `findings` has all of them."""
 SLOW_S = 1.0
 """A verdict that takes longer than this holds training up."""
 
@@ -66,7 +68,10 @@ class CheckReport:
         head = f"{self.environment}: {self.tasks} tasks looked at, "
         errors = sum(f.severity == "error" for f in self.findings)
         head += f"{errors} errors, {len(self.findings) - errors} warnings" if self.findings else "nothing wrong found"
-        return "\n".join([head, *(f"  {f.severity:7}  {f.where}: {f.message}" for f in self.findings)])
+        lines = [f"  {f.severity:7}  {f.where}: {f.message}" for f in self.findings[:SHOWN_FINDINGS]]
+        if len(self.findings) > SHOWN_FINDINGS:
+            lines.append(f"  ... and {len(self.findings) - SHOWN_FINDINGS} more")
+        return "\n".join([head, *lines])
 
     def _add(self, severity: Literal["error", "warning"], where: str, message: str) -> None:
         if not any(f.message == message and f.where.split("/")[-1] == where.split("/")[-1] for f in self.findings):
@@ -212,9 +217,9 @@ def _check_secrets(report: CheckReport, where: str, env: MultiRewardEnv, task: T
         "the task's repr": repr(task),
     }
     for place, text in places.items():
-        for secret in secrets:
-            if secret in text:
-                report._add("error", where, f"privileged data is in {place}: {secret[:40]!r}")
+        shown = [secret for secret in secrets if secret in text]
+        if shown:
+            report._add("error", where, f"privileged data is in {place}: {shown[0][:40]!r}")
     outcomes = [v.outcome for probe in PROBES[:4] for v in score(task, probe).verdicts.values()]
     for secret in secrets:
         if any(secret in outcome for outcome in outcomes):

@@ -29,6 +29,7 @@ ENTRY_POINTS = "mrtpo.environments"
 NAMESPACE = "mrtpo"
 
 BUILT_IN = {
+    "TextToSQL": ("mrtpo_envs.text_to_sql:TextToSQLEnv", "answers questions with SQL, judged by running it"),
     "Instructions": (
         "mrtpo_envs.instructions:InstructionsEnv",
         "requests with instruction constraints (IFEval's kinds)",

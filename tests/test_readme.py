@@ -27,8 +27,8 @@ def test_files_and_commands_that_readme_names_exist():
         assert (ROOT / target).exists(), target
     for path in re.findall(r"(?:examples|docs)/[\w./]+\w", README):
         assert (ROOT / path).exists(), path
-    for command in re.findall(r"\bmrtpo (\w+)", " ".join(re.findall(r"`([^`]+)`|^(mrtpo .*)$", README)[0])):
-        assert command in COMMANDS
+    named = re.findall(r"`mrtpo (\w+)", README)
+    assert {"envs", "try", "train", "check", "report"} <= set(named) <= set(COMMANDS)
 
 
 def test_every_configuration_in_examples_can_be_loaded():

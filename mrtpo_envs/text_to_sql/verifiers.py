@@ -18,8 +18,9 @@ from sqlglot.tokens import Token, TokenType
 
 from mrtpo_envs.task import Task
 from mrtpo_envs.text_to_sql import compare
-from mrtpo_envs.text_to_sql.analysis import Parts, f1, parsed, parts_of, with_sort_keys
+from mrtpo_envs.text_to_sql.analysis import Parts, Schema, f1, parsed, parts_of, with_sort_keys
 from mrtpo_envs.text_to_sql.answer import STATEMENT, SqlAnswer, find_sql
+from mrtpo_envs.text_to_sql.database import schema_of
 from mrtpo_envs.text_to_sql.pool import NOT_SAFE, Limits, Query, Result, execute, execute_many
 from mrtpo_envs.verifier import Evidence, Span, Verdict, Verifier, cannot_judge
 
@@ -58,9 +59,14 @@ def gold_sql(task: Task) -> str:
     return str(task.privileged["gold_sql"])
 
 
+def schema(task: Task) -> Schema:
+    """Tables and columns of the database that the question is about."""
+    return schema_of(databases(task)[0])
+
+
 def gold_parts(task: Task) -> Parts | None:
     """Tables and columns of the gold query."""
-    return parts_of(gold_sql(task), task.privileged["schema"])
+    return parts_of(gold_sql(task), schema(task))
 
 
 def _gold_with_keys(task: Task) -> tuple[str, tuple[int, ...] | None]:
@@ -121,7 +127,7 @@ class Valid(SqlVerifier):
         """The columns of the tables that the gold query uses."""
         parts = gold_parts(task)
         used = parts.tables if parts else frozenset()
-        tables = [f"{t}({', '.join(c)})" for t, c in task.privileged["schema"] if t.lower() in used or not used]
+        tables = [f"{t}({', '.join(c)})" for t, c in schema(task) if t.lower() in used or not used]
         return f"the query must run on these tables: {'; '.join(tables)}."
 
     def check(self, task: Task, response: str) -> Verdict:
@@ -136,7 +142,7 @@ class Valid(SqlVerifier):
         return Verdict(0.0, f"{result.error}: {result.message}", _where_it_stopped(answer, result), details)
 
 
-class Schema(SqlVerifier):
+class SchemaLinking(SqlVerifier):
     """The query uses the tables and columns that the gold query uses: the mean of the two F1 scores."""
 
     name = "schema"
@@ -155,7 +161,7 @@ class Schema(SqlVerifier):
         if gold is None:
             return cannot_judge("the gold query cannot be taken apart")
         answer = find_sql(response)
-        found = parts_of(answer.sql, task.privileged["schema"]) if answer.sql else None
+        found = parts_of(answer.sql, schema(task)) if answer.sql else None
         if found is None:
             return Verdict(0.0, "no query that can be taken apart" if answer.sql else answer.found, Evidence.ABSENT)
         tables, columns = f1(gold.tables, found.tables), f1(gold.columns, found.columns)
@@ -269,7 +275,7 @@ _MEASURES: dict[str, Callable[[Any, Any], float]] = {
 REWARDS: dict[str, Callable[[], SqlVerifier]] = {
     "format": Format,
     "valid": Valid,
-    "schema": Schema,
+    "schema": SchemaLinking,
     "execution": Execution,
     "suite": lambda: Execution(every_database=True, name="suite"),
     "cells": lambda: Measure("cells"),

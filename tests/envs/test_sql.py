@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import mrtpo_envs
 from mrtpo_envs import Evidence, score, score_many
-from mrtpo_envs.text_to_sql import Limits, make_task, solution
+from mrtpo_envs.text_to_sql import LEVELS, Limits, TaskGenerator, make_task, solution
+from mrtpo_envs.text_to_sql.generator import THEMES
 from mrtpo_envs.text_to_sql.pool import ERRORS, Query, execute
 from mrtpo_envs.text_to_sql.verifiers import REWARDS, databases
 
@@ -222,3 +224,75 @@ def test_a_solution_gets_full_reward_and_its_prompt_hides_the_gold():
     assert "WHERE id = 1" not in text
     for verifier in one.verifiers:
         assert bool(verifier.statement(one)) != bool(verifier.reference(one))
+
+
+# the environment ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_generated_tasks_tell_right_from_wrong(level, split):
+    generate = TaskGenerator(levels=[level], split=split, seed=3)
+    tasks = [generate(i) for i in range(15)]
+    other = "```sql\nSELECT id FROM sqlite_master\n```"
+    right, wrong = (score_many([(t, text or solution(t)) for t in tasks]) for text in ("", other))
+    assert all(v.all_passed for v in right), [v.to_dict() for v in right if not v.all_passed][:1]
+    assert not any(v.rewards["execution"] for v in wrong)
+    assert len({t.prompt.text for t in tasks}) >= 5
+
+
+def test_no_schema_is_in_both_splits():
+    names = [{t.table for t in THEMES[s]} | {t.child for t in THEMES[s]} for s in ("train", "test")]
+    assert not names[0] & names[1]
+
+
+def test_a_failed_query_may_be_tried_again_and_the_last_one_counts():
+    env = mrtpo_envs.make("TextToSQL", max_turns=2)
+    env.reset(options={"task": 0})
+    observation, _, terminated, _, _ = env.step("```sql\nSELECT x FROM nowhere\n```")
+    assert "no such table: nowhere" in observation
+    assert not terminated
+    _, _, terminated, _, info = env.step(solution(env.tasks()[0]))
+    assert terminated
+    assert info["verification"].all_passed
+    env.reset(options={"task": 0})
+    assert env.step("```sql\nSELECT 'wrong'\n```")[2]  # a result is an answer
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"question": " "}, "must not be blank"),
+        ({"setup_sql": None}, "setup_sql or database, one of the two"),
+        ({"database": "x"}, "one of the two"),
+        ({"setup_sql": None, "database": "/no/such.sqlite"}, "there is no database file"),
+        ({"setup_sql": None, "database": __file__}, "is no SQLite database"),
+        ({"setup_sql": "CREATE TABEL x"}, "setup_sql is not what SQLite takes"),
+        ({"rewards": []}, "one or more of"),
+        ({"rewards": ["valdi"]}, "Did you mean 'valid'"),
+    ],
+)
+def test_bad_tasks_are_refused(options, message):
+    given = {"question": "Which?", "gold_sql": "SELECT 1", "setup_sql": SETUP} | options
+    with pytest.raises(mrtpo_envs.MrtpoError, match=message):
+        make_task(**given)
+
+
+def test_a_long_schema_keeps_what_the_gold_query_needs():
+    tables = ";".join(f"CREATE TABLE t{i}(a INTEGER, b TEXT)" for i in range(100))
+    one = make_task(question="q", gold_sql="SELECT a FROM t77", setup_sql=tables, schema_characters=300)
+    text = one.prompt.messages()[0]["content"]
+    assert "TABLE t77(" in text
+    assert len(text) < 600
+
+
+def test_values_can_be_shown():
+    text = task(sample_values=2).prompt.messages()[0]["content"]
+    assert "-- name: a, b" in text
+
+
+def test_another_process_that_is_killed_is_replaced():
+    [path] = databases(task())
+    slow = Query(path, "SELECT printf('%.*c', 1000000000, 'y')", Limits(time_s=0.3, value_bytes=2_000_000_000))
+    assert execute(slow).error in ("killed", "too_big", "timeout")
+    assert execute(Query(path, "SELECT 41 + 1")).rows == ((42,),)
