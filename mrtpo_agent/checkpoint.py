@@ -16,6 +16,7 @@ optimiser: a resumed run takes the steps that it would have taken.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -69,7 +70,7 @@ class RunFolder:
     def log(self, name: str, record: Mapping[str, Any]) -> None:
         """Appends one line of JSON. Lone surrogates in a response are escaped, so every line is valid UTF-8."""
         with self._writing(name), (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, allow_nan=False, default=str) + "\n")
+            file.write(json.dumps(_finite(record), allow_nan=False, default=str) + "\n")
 
     def read(self, name: str) -> list[dict[str, Any]]:
         """The lines of a log; a last line that a crash cut short is left out."""
@@ -107,6 +108,16 @@ class RunFolder:
     def checkpoints(self) -> list[Path]:
         """Complete checkpoints, oldest first."""
         return sorted(p for p in (self.path / "checkpoints").glob("step-*") if (p / "state.json").is_file())
+
+    def keep_config(self, config: TrainConfig) -> None:
+        """Writes down settings that a resumed run changed; the ones before them stay beside, by the step they held to."""
+        before = self.config()
+        if before != config:
+            found = self.checkpoints()
+            until = found[-1].name if found else "step-000000"
+            with self._writing("the configuration"):
+                (self.path / f"config.until-{until}.yaml").write_text(configuration.dump(before), encoding="utf-8")
+                (self.path / "config.yaml").write_text(configuration.dump(config), encoding="utf-8")
 
     def restore(self, policy: Policy, optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
         """Loads the newest checkpoint into the policy and the optimiser, and cuts the logs back to it.
@@ -164,6 +175,17 @@ class RunFolder:
                 f"cannot write {what} in {self.path}: {getattr(error, 'strerror', None) or error}.{kept} "
                 f"Make room there, then go on with: mrtpo train --resume {self.path}"
             ) from error
+
+
+def _finite(value: Any) -> Any:
+    """The value with null where JSON has no number: a record must never cost a run."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
 
 
 def versions() -> dict[str, str]:

@@ -143,7 +143,7 @@ def _within(rate: Rate, low: float, high: float) -> Rate:
 def wilson(successes: int, n: int) -> Rate:
     """A share with Wilson's 95 % score interval, which holds near 0 and 1 and for few responses."""
     if n == 0:
-        return Rate(math.nan, 0.0, 1.0, 0)
+        return Rate(0.0, 0.0, 1.0, 0)
     p = successes / n
     centre = (p + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
     half = Z95 * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n * n)) / (1 + Z95**2 / n)
@@ -153,11 +153,9 @@ def wilson(successes: int, n: int) -> Rate:
 def normal(values: list[float]) -> Rate:
     """A mean with its normal 95 % interval."""
     n = len(values)
-    if n == 0:
-        return Rate(math.nan, math.nan, math.nan, 0)
-    mean = sum(values) / n
-    if n == 1:
-        return Rate(mean, math.nan, math.nan, 1)
+    mean = sum(values) / max(1, n)
+    if n < 2:  # one value says nothing of its spread
+        return Rate(mean, -math.inf, math.inf, n)
     deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1))
     half = Z95 * deviation / math.sqrt(n)
     return Rate(mean, mean - half, mean + half, n)

@@ -319,6 +319,7 @@ class Trainer:
         if not resume:
             self.folder.start(self.config)
             return None
+        self.folder.keep_config(self.config)
         state = self.folder.restore(self.policy, self.optimizer)
         if state is not None:
             self.steps_done, self.skipped = state["step"], state["skipped"]

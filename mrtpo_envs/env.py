@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import gymnasium
@@ -176,8 +177,8 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
             return tasks[int(self.np_random.integers(len(tasks)))]
         if isinstance(wanted, Task):
             return wanted
-        if isinstance(wanted, int) and 0 <= wanted < len(tasks):
-            return tasks[wanted]
+        if isinstance(wanted, Integral) and 0 <= int(wanted) < len(tasks):  # numpy's integers too
+            return tasks[int(wanted)]
         raise EnvError(f"options['task'] must be a Task or an index from 0 to {len(tasks) - 1}, got {wanted!r}")
 
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from mrtpo_envs.errors import EnvError
 from mrtpo_envs.task import Task
@@ -51,10 +52,17 @@ def score_many(pairs: Sequence[tuple[Task, str]], *, time_limit_s: float = TIME_
     for response in (response for _, response in pairs):
         if not isinstance(response, str):
             raise EnvError(f"a response is a string, got {type(response).__name__}")
-    for kind in dict.fromkeys(type(v).prefetch for task, _ in pairs for v in task.verifiers):
-        wanted = [(t, r) for t, r in pairs if any(type(v).prefetch == kind for v in t.verifiers)]
+    batches: dict[Any, tuple[Any, list[tuple[Task, str]]]] = {}
+    for task, response in pairs:
+        hooks: dict[Any, Any] = {}
+        for verifier in task.verifiers:  # classes that share a hook are asked once
+            hook: Any = type(verifier).prefetch
+            hooks[getattr(hook, "__func__", hook)] = hook
+        for function, hook in hooks.items():
+            batches.setdefault(function, (hook, []))[1].append((task, response))
+    for hook, batch in batches.values():
         with contextlib.suppress(Exception):  # a fault shows again, as a verdict, where one response is judged
-            kind(wanted)
+            hook(batch)
     return [score(task, response, time_limit_s=time_limit_s) for task, response in pairs]
 
 

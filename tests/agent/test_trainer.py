@@ -10,7 +10,7 @@ from agent_models import make_policy
 from training import LOW, Dead, Has, Short, make_env, make_task, settings
 
 from mrtpo_agent.checkpoint import RunFolder
-from mrtpo_agent.config import OptimConfig, ReplayConfig, RolloutConfig, load
+from mrtpo_agent.config import EvalConfig, OptimConfig, ReplayConfig, RolloutConfig, load
 from mrtpo_agent.credit import ROUTES, CreditConfig
 from mrtpo_agent.evaluate import Evaluation, evaluate, normal, wilson
 from mrtpo_agent.policy import Policy
@@ -111,6 +111,7 @@ def test_what_is_stated_is_left_out_and_what_is_not_is_hinted(policy):
     assert hinted.without is None
     assert "at most 9 characters" in policy.decode(hinted.with_[0])
     assert hinted.hint_tokens == len(hinted.with_[0]) - len(group.prompt)
+    assert "at most" not in policy.decode(group.prompt)  # what the policy answered never held a reference
 
 
 def test_a_replay_compares_the_two_prompts_on_the_same_response(policy):
@@ -360,6 +361,25 @@ def test_a_last_line_cut_short_is_dropped_on_resume(tmp_path):
     Trainer(make_env(), make_policy(), settings(steps=2), out=tmp_path).train(resume=True)
     assert [r["step"] for r in RunFolder(tmp_path).read("metrics.jsonl")] == [1, 2]
     assert all(json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
+
+
+def test_settings_that_a_resumed_run_changes_are_written_down(tmp_path):
+    Trainer(make_env(), make_policy(), settings(steps=1), out=tmp_path).train()
+    Trainer(make_env(), make_policy(), settings(steps=2), out=tmp_path).train(resume=True)
+    assert load(tmp_path / "config.yaml").steps == 2
+    assert load(tmp_path / "config.until-step-000001.yaml").steps == 1
+
+
+def test_one_task_and_rewards_that_cannot_be_judged_do_not_stop_a_run(tmp_path):
+    class Broken(Dead):
+        def check(self, task, response):
+            raise OSError("the service is away")
+
+    env = make_env((Broken(),))
+    result = Trainer(env, make_policy(), settings(steps=1, evaluation=EvalConfig(tasks=1)), out=tmp_path).train()
+    assert result.after.mean_passed.n == 0
+    [record] = RunFolder(tmp_path).read("metrics.jsonl")
+    assert record["unjudged"] == 8
 
 
 def test_an_adapter_of_other_settings_is_told_on_resume(tmp_path):
