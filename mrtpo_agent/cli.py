@@ -1,4 +1,4 @@
-"""The command line: `mrtpo envs | try | train | eval | report | check`.
+"""The command line: `mrtpo envs | try | warmup | train | eval | report | check`.
 
 Every command is a dataclass below, whose fields are its options and whose docstrings are its help. `train` has each field
 of `TrainConfig` as an option, over the values of a YAML file: `mrtpo train --config run.yaml --optim.lr 1e-4`.
@@ -121,6 +121,60 @@ class Train:
 
 
 @dataclass(kw_only=True)
+class Warmup:
+    """Supervised steps on the tasks' own solutions, for a policy whose samples earn nothing yet."""
+
+    config: Path | None = None
+    """YAML file with the settings; `warmup` has the steps, batch size and learning rate."""
+    resume: Path | None = None
+    """Go on with the warm-up in this folder."""
+    out: Path | None = None
+    """Folder for the run; runs/warmup-N where it is not given."""
+    settings: Annotated[TrainConfig, arg(name="")] = field(default_factory=TrainConfig)
+
+    def run(self, console: Console) -> int:
+        """Writes an adapter to go on from."""
+        if self.resume is not None and self.out is not None:
+            raise ConfigError("--resume goes on in its own folder: leave --out away")
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        import mrtpo_envs
+        from mrtpo_agent.loading import load_policy
+        from mrtpo_agent.warmup import warm_up
+
+        _quiet_libraries()
+        settings = self.settings
+        env = mrtpo_envs.make(settings.env.name, **settings.env.options)
+        with console.status(f"loading {settings.policy.model}"):
+            policy = load_policy(settings.policy, seed=settings.seed)
+        out = self.resume or self.out or _free_folder("warmup")
+        columns = (
+            "warm-up",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            TimeRemainingColumn(),
+        )
+        try:
+            with Progress(*columns, console=console) as bar:
+                task = bar.add_task("", total=settings.warmup.steps, loss="-")
+
+                def show(done: int, loss: float) -> None:
+                    bar.update(task, completed=done, loss=f"{loss:.3f}")
+                    if not console.is_terminal:
+                        console.print(f"warm-up {done}/{settings.warmup.steps}  loss {loss:.3f}")
+
+                adapter = warm_up(policy, env, settings, out=out, resume=self.resume is not None, progress=show)
+        except KeyboardInterrupt:
+            console.print(
+                f"Stopped; the last step is saved. Go on with:\n  mrtpo warmup --resume {out}", soft_wrap=True
+            )
+            raise
+        console.print(f"Go on with training from it:\n  mrtpo train ... --policy.adapter {adapter}", soft_wrap=True)
+        return 0
+
+
+@dataclass(kw_only=True)
 class Eval:
     """Measures pass rates on held-out tasks: of a run's adapter, or of a model as it is."""
 
@@ -211,7 +265,15 @@ class Report:
         return 0
 
 
-COMMANDS: dict[str, Any] = {"envs": Envs, "try": Try, "train": Train, "eval": Eval, "report": Report, "check": Check}
+COMMANDS: dict[str, Any] = {
+    "envs": Envs,
+    "try": Try,
+    "warmup": Warmup,
+    "train": Train,
+    "eval": Eval,
+    "report": Report,
+    "check": Check,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -231,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(words: list[str]) -> Any:
     """The command that `words` ask for, its settings' defaults taken from the file or run that they name."""
-    if words and words[0] in ("train", "eval"):
+    if words and words[0] in ("warmup", "train", "eval"):
         defaults = _defaults(words)
         command = tyro.cli(
             COMMANDS[words[0]],

@@ -199,6 +199,23 @@ class EvalConfig:
         _require(self.batch_size >= 1, f"evaluation.batch_size must be at least 1, got {self.batch_size}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WarmupConfig:
+    """Supervised steps on the tasks' own solutions, before any reward can be met by chance (`mrtpo warmup`)."""
+
+    steps: int = 40
+    """Steps."""
+    batch_size: int = 8
+    """Tasks a step."""
+    lr: float = 2e-4
+    """AdamW's learning rate."""
+
+    def __post_init__(self) -> None:
+        _require(self.steps >= 1, f"warmup.steps must be at least 1, got {self.steps}")
+        _require(self.batch_size >= 1, f"warmup.batch_size must be at least 1, got {self.batch_size}")
+        _require(self.lr > 0, f"warmup.lr must be above 0, got {self.lr}")
+
+
 METHODS = ("mrtpo", "gdpo", "grpo")
 
 
@@ -215,6 +232,7 @@ class TrainConfig:
     credit: CreditConfig = field(default_factory=CreditConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     evaluation: EvalConfig = field(default_factory=EvalConfig)
+    warmup: WarmupConfig = field(default_factory=WarmupConfig)
     steps: int = 20
     """Training steps."""
     seed: int = 0

@@ -165,7 +165,7 @@ class Trainer:
         groups = collect(
             self.policy,
             self.env,
-            self._tasks(index),
+            tasks_of_step(self.env, config.seed, index, config.rollout.prompts_per_step),
             group_size=config.rollout.group_size,
             max_new_tokens=config.rollout.max_new_tokens,
             temperature=config.rollout.temperature,
@@ -283,21 +283,6 @@ class Trainer:
 
     # what a step is given -------------------------------------------------------------------------------------------
 
-    def _tasks(self, index: int) -> list[Task]:
-        """The step's tasks: the train split in a random order, again and again, each time in another."""
-        tasks = self.env.tasks("train")
-        size = self.config.rollout.prompts_per_step
-        chosen = []
-        for position in range(index * size, (index + 1) * size):
-            epoch, offset = divmod(position, len(tasks))
-            if len(tasks) > 1_000_000:  # a permutation of so many is not worth its memory: draw
-                generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + position)
-                chosen.append(tasks[int(torch.randint(len(tasks), (1,), generator=generator))])
-                continue
-            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + epoch)
-            chosen.append(tasks[int(torch.randperm(len(tasks), generator=generator)[offset])])
-        return chosen
-
     def _seed(self, index: int, b: int) -> int:
         return (self.config.seed * 1_000_003 + index) * 1009 + b
 
@@ -356,3 +341,18 @@ class Trainer:
         trackers.log({"step": self.steps_done, "mean_passed": found.mean_passed.mean})
         self.progress.evaluated(self.steps_done, found)
         return found
+
+
+def tasks_of_step(env: MultiRewardEnv, seed: int, index: int, size: int) -> list[Task]:
+    """The tasks of step `index`: the train split in a random order, again and again, each time in another."""
+    tasks = env.tasks("train")
+    chosen = []
+    for position in range(index * size, (index + 1) * size):
+        epoch, offset = divmod(position, len(tasks))
+        if len(tasks) > 1_000_000:  # a permutation of so many is not worth its memory: draw
+            generator = torch.Generator().manual_seed(seed * 1_000_003 + position)
+            chosen.append(tasks[int(torch.randint(len(tasks), (1,), generator=generator))])
+            continue
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        chosen.append(tasks[int(torch.randperm(len(tasks), generator=generator)[offset])])
+    return chosen

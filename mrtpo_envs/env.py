@@ -144,6 +144,10 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
         """The next observation after a response that is not the last one allowed; None ends the episode."""
         return None
 
+    def solution(self, task: Task) -> str | None:
+        """A response that earns full reward, for supervised warm-up; None where the environment knows none."""
+        return None
+
     def episode(self, task: Task) -> Episode:
         """A fresh episode on `task` with this environment's turns and feedback. Touches no state of the environment."""
         return Episode(task, max_turns=self.max_turns, feedback=self.feedback)

@@ -66,7 +66,12 @@ def make(name: str, **options: Any) -> MultiRewardEnv:
     """
     maker = _find(name)
     _check_options(name, maker, options)
-    env = maker(**options)
+    try:
+        env = maker(**options)
+    except TypeError as error:  # one that takes **options and hands them on
+        if "unexpected keyword argument" in str(error):
+            raise ConfigError(f"{name} does not take these options: {error}") from error
+        raise
     env = getattr(env, "unwrapped", env)
     if not isinstance(env, MultiRewardEnv):
         raise EnvError(f"{name!r} makes a {type(env).__name__}, expected a mrtpo_envs.MultiRewardEnv")

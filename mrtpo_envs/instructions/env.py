@@ -8,9 +8,9 @@ from pathlib import Path
 from mrtpo_envs.env import MultiRewardEnv
 from mrtpo_envs.errors import ConfigError
 from mrtpo_envs.instructions.constraint import Rule, Strictness
-from mrtpo_envs.instructions.generator import TaskGenerator
+from mrtpo_envs.instructions.generator import TaskGenerator, witness
 from mrtpo_envs.instructions.tasks import load_jsonl
-from mrtpo_envs.task import TaskSet
+from mrtpo_envs.task import Task, TaskSet
 
 
 class InstructionsEnv(MultiRewardEnv):
@@ -70,3 +70,7 @@ class InstructionsEnv(MultiRewardEnv):
                 for which, size in (("train", train_size), ("test", test_size))
             )
         super().__init__(train, test, split=split, render_mode=render_mode)
+
+    def solution(self, task: Task) -> str | None:
+        """A witness of a generated task; a loaded one has none."""
+        return witness(task) if task.metadata.get("source") == "generated" else None

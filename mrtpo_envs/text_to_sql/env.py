@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mrtpo_envs.env import MultiRewardEnv
 from mrtpo_envs.task import Task, TaskSet
 from mrtpo_envs.text_to_sql.generator import TaskGenerator
+from mrtpo_envs.text_to_sql.tasks import solution
 from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
 from mrtpo_envs.verifier import Verification
 
@@ -43,6 +44,10 @@ class TextToSQLEnv(MultiRewardEnv):
             for which, size in (("train", train_size), ("test", test_size))
         )
         super().__init__(train, test, split=split, max_turns=max_turns, render_mode=render_mode)
+
+    def solution(self, task: Task) -> str:
+        """The gold query in a code block."""
+        return solution(task)
 
     def feedback(self, task: Task, response: str, verification: Verification) -> str | None:
         """What a failed or empty query came to. A query with a result ends the episode: it is the answer."""

@@ -7,7 +7,7 @@ import sys
 import pytest
 from agent_models import make_model
 
-from mrtpo_agent.cli import main
+from mrtpo_agent.cli import COMMANDS, main
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,35 @@ def test_train_eval_and_resume(config, tmp_path, capsys):
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 3
 
 
+def test_warmup_gives_an_adapter_that_training_goes_on_from(config, tmp_path, capsys):
+    out = tmp_path / "warm"
+    assert (
+        main(["warmup", "--config", str(config), "--out", str(out), "--warmup.steps", "12", "--warmup.lr", "1e-2"]) == 0
+    )
+    losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert len(losses) == 12
+    assert losses[-1] < 0.8 * losses[0]
+    assert "--policy.adapter" in capsys.readouterr().out
+    assert main(["warmup", "--resume", str(out), "--warmup.steps", "13"]) == 0
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 13
+    arguments = [
+        "train",
+        "--config",
+        str(config),
+        "--policy.adapter",
+        str(out / "adapter"),
+        "--out",
+        str(tmp_path / "on"),
+    ]
+    assert main(arguments) == 0
+
+
+def test_warmup_without_solutions_is_told(model, capsys, tmp_path):
+    policy = ["--policy.model", str(model), "--policy.dtype", "float32", "--policy.device", "cpu"]
+    assert main(["warmup", "--env.name", "training:make_env", "--out", str(tmp_path / "w"), *policy]) == 1
+    assert "knows no solution" in " ".join(capsys.readouterr().err.split())
+
+
 def test_check_says_what_is_wrong_and_exits_with_1(capsys, monkeypatch, tmp_path):
     assert main(["check", "Instructions", "--tasks", "2"]) == 0
     assert "nothing wrong found" in capsys.readouterr().out
@@ -125,7 +154,7 @@ def test_what_is_wrong_is_said_in_words_and_exits_with_1(arguments, message):
 
 
 def test_help_of_every_command_is_there():
-    for command in ("envs", "try", "train", "eval", "check"):
+    for command in COMMANDS:
         done = subprocess.run(
             [sys.executable, "-m", "mrtpo_agent.cli", command, "--help"], capture_output=True, text=True
         )

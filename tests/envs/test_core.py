@@ -365,6 +365,7 @@ def test_a_module_that_registers_with_gymnasium_is_a_plug_in():
         ("toy:make_envv", {}, EnvError, "Did you mean toy:make_env"),
         ("toy:make_task", {}, EnvError, "makes a Task, expected a mrtpo_envs.MultiRewardEnv"),
         ("Instructions", {"splitt": "test"}, ConfigError, "Did you mean 'split'"),
+        ("toy:make_env", {"colour": 1}, ConfigError, "does not take these options"),
         ("CartPole-v1", {}, EnvError, "makes a CartPoleEnv"),
     ],
 )
