@@ -280,6 +280,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns the exit status: 0, 1 for an error that is said in words, 130 for Ctrl-C."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     console = Console(highlight=False)
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # `my_task:make_env` is a module where the user stands
     try:
         return _parse(words).run(console)
     except MrtpoError as error:

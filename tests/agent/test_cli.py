@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from agent_models import make_model
@@ -127,6 +128,14 @@ def test_check_says_what_is_wrong_and_exits_with_1(capsys, monkeypatch, tmp_path
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["check", "broken_plugin:env"]) == 1
     assert "nothing to replay with" in capsys.readouterr().out
+
+
+def test_a_module_in_the_folder_where_one_stands_is_found():
+    examples = Path(__file__).parents[2] / "examples"
+    command = [str(Path(sys.executable).with_name("mrtpo")), "check", "my_task:make_env"]
+    done = subprocess.run(command, cwd=examples, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "nothing wrong found" in done.stdout
 
 
 @pytest.mark.parametrize(
