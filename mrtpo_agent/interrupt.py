@@ -11,8 +11,13 @@ from types import FrameType
 
 @contextmanager
 def defer_interrupt() -> Iterator[None]:
-    """Holds a Ctrl-C back until the block is over. Outside the main thread, where none arrives, it does nothing."""
-    if threading.current_thread() is not threading.main_thread():
+    """Holds a Ctrl-C back until the block is over.
+
+    Outside the main thread, where none arrives, it does nothing; nor where the process ignores it (nohup, a job in the
+    background), which must stay so.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     pending = False

@@ -13,6 +13,7 @@ from mrtpo_agent.checkpoint import RunFolder
 from mrtpo_agent.config import EvalConfig, OptimConfig, ReplayConfig, RolloutConfig, load
 from mrtpo_agent.credit import ROUTES, CreditConfig
 from mrtpo_agent.evaluate import Evaluation, evaluate, normal, wilson
+from mrtpo_agent.interrupt import defer_interrupt
 from mrtpo_agent.policy import Policy
 from mrtpo_agent.progress import SilentProgress
 from mrtpo_agent.replay import replay, replay_pair
@@ -283,8 +284,34 @@ class StopAfter(SilentProgress):
         self.told = step
 
 
+@pytest.fixture
+def ctrl_c_works():
+    """As in a terminal: a job that was started in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with defer_interrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_is_held_back_and_then_raised(ctrl_c_works):
+    reached = False
+    with pytest.raises(KeyboardInterrupt), defer_interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+        reached = True
+    assert reached
+
+
 @pytest.mark.parametrize("phase", ["sample", "replay", "update"])
-def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_that_was_not_stopped(tmp_path, phase):
+def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_that_was_not_stopped(tmp_path, phase, ctrl_c_works):
     whole = make_policy()
     Trainer(make_env(), whole, settings(), out=tmp_path / "whole").train()
 
