@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -24,6 +24,10 @@ from mrtpo_envs.errors import ConfigError, MrtpoError
 # Torch and transformers take seconds to import: only the commands that need them do.
 from mrtpo_agent import config as configuration  # isort: skip
 from mrtpo_agent.config import Options, TrainConfig  # isort: skip
+
+if TYPE_CHECKING:
+    from mrtpo_agent.policy import Policy
+    from mrtpo_envs import MultiRewardEnv
 
 
 @dataclass(kw_only=True)
@@ -89,65 +93,52 @@ class Try:
 
 
 @dataclass(kw_only=True)
-class Train:
-    """Trains a LoRA adapter, with a held-out evaluation before and after."""
+class _Run:
+    """What the commands that fill a run folder share."""
 
     config: Path | None = None
     """YAML file with the run's settings; options on the command line go over it."""
     resume: Path | None = None
     """Go on with the run in this folder."""
     out: Path | None = None
-    """Folder for the run; runs/METHOD-N where it is not given."""
+    """Folder for the run; a new one under runs/ where it is not given."""
     settings: Annotated[TrainConfig, arg(name="")] = field(default_factory=TrainConfig)
+
+    def open(self, console: Console, kind: str) -> tuple[MultiRewardEnv, Policy, Path]:
+        """The environment, the policy, and the folder; `kind` names a new one."""
+        if self.resume is not None and self.out is not None:
+            raise ConfigError("--resume goes on in its own folder: leave --out away")
+        env, policy = _made(console, self.settings)
+        return env, policy, self.resume or self.out or _free_folder(kind)
+
+
+@dataclass(kw_only=True)
+class Train(_Run):
+    """Trains a LoRA adapter, with a held-out evaluation before and after."""
 
     def run(self, console: Console) -> int:
         """Trains; Ctrl-C saves and exits with 130."""
-        if self.resume is not None and self.out is not None:
-            raise ConfigError("--resume goes on in its own folder: leave --out away")
-        import mrtpo_envs
-        from mrtpo_agent.loading import load_policy
         from mrtpo_agent.progress import ConsoleProgress
         from mrtpo_agent.trainer import Trainer
 
-        _quiet_libraries()
-        settings = self.settings
-        env = mrtpo_envs.make(settings.env.name, **settings.env.options)
-        with console.status(f"loading {settings.policy.model}"):
-            policy = load_policy(settings.policy, seed=settings.seed)
-        out = self.resume or self.out or _free_folder(settings.method)
-        trainer = Trainer(env, policy, settings, out=out, progress=ConsoleProgress(console))
+        env, policy, out = self.open(console, self.settings.method)
+        trainer = Trainer(env, policy, self.settings, out=out, progress=ConsoleProgress(console))
         trainer.train(resume=self.resume is not None)
         return 0
 
 
 @dataclass(kw_only=True)
-class Warmup:
+class Warmup(_Run):
     """Supervised steps on the tasks' own solutions, for a policy whose samples earn nothing yet."""
-
-    config: Path | None = None
-    """YAML file with the settings; `warmup` has the steps, batch size and learning rate."""
-    resume: Path | None = None
-    """Go on with the warm-up in this folder."""
-    out: Path | None = None
-    """Folder for the run; runs/warmup-N where it is not given."""
-    settings: Annotated[TrainConfig, arg(name="")] = field(default_factory=TrainConfig)
 
     def run(self, console: Console) -> int:
         """Writes an adapter to go on from."""
-        if self.resume is not None and self.out is not None:
-            raise ConfigError("--resume goes on in its own folder: leave --out away")
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        import mrtpo_envs
-        from mrtpo_agent.loading import load_policy
         from mrtpo_agent.warmup import warm_up
 
-        _quiet_libraries()
-        settings = self.settings
-        env = mrtpo_envs.make(settings.env.name, **settings.env.options)
-        with console.status(f"loading {settings.policy.model}"):
-            policy = load_policy(settings.policy, seed=settings.seed)
-        out = self.resume or self.out or _free_folder("warmup")
+        env, policy, out = self.open(console, "warmup")
+        steps = self.settings.warmup.steps
         columns = (
             "warm-up",
             BarColumn(),
@@ -157,14 +148,14 @@ class Warmup:
         )
         try:
             with Progress(*columns, console=console) as bar:
-                task = bar.add_task("", total=settings.warmup.steps, loss="-")
+                task = bar.add_task("", total=steps, loss="-")
 
                 def show(done: int, loss: float) -> None:
                     bar.update(task, completed=done, loss=f"{loss:.3f}")
                     if not console.is_terminal:
-                        console.print(f"warm-up {done}/{settings.warmup.steps}  loss {loss:.3f}")
+                        console.print(f"warm-up {done}/{steps}  loss {loss:.3f}")
 
-                adapter = warm_up(policy, env, settings, out=out, resume=self.resume is not None, progress=show)
+                adapter = warm_up(policy, env, self.settings, out=out, resume=self.resume is not None, progress=show)
         except KeyboardInterrupt:
             console.print(
                 f"Stopped; the last step is saved. Go on with:\n  mrtpo warmup --resume {out}", soft_wrap=True
@@ -190,36 +181,21 @@ class Eval:
 
     def run(self, console: Console) -> int:
         """Prints a table, or JSON."""
-        import mrtpo_envs
-        from mrtpo_agent.evaluate import evaluate
-        from mrtpo_agent.loading import load_policy
+        from mrtpo_agent.evaluate import evaluate_as_configured
         from mrtpo_agent.progress import evaluation_table
 
-        _quiet_libraries()
-        settings = self.settings
-        env = mrtpo_envs.make(settings.env.name, **settings.env.options)
-        policy_settings = settings.policy
+        settings, quiet = self.settings, Console(stderr=True)
         if self.run_folder is not None and not self.base:
             adapter = self.run_folder / "adapter"
             if not (adapter / "adapter_config.json").is_file():
                 raise ConfigError(
                     f"{self.run_folder} has no trained adapter yet: finish it with --resume, or give --base"
                 )
-            policy_settings = dataclasses.replace(policy_settings, adapter=str(adapter))
-        quiet = Console(stderr=True)
-        with quiet.status(f"loading {policy_settings.model}"):
-            policy = load_policy(policy_settings, seed=settings.seed)
+            settings = dataclasses.replace(settings, policy=dataclasses.replace(settings.policy, adapter=str(adapter)))
+        env, policy = _made(quiet, settings)
         with quiet.status("sampling") as status:
-            found, _ = evaluate(
-                policy,
-                env,
-                tasks=settings.evaluation.tasks,
-                samples=settings.evaluation.samples,
-                batch_size=settings.evaluation.batch_size,
-                max_new_tokens=settings.rollout.max_new_tokens,
-                temperature=settings.evaluation.temperature or settings.rollout.temperature,
-                seed=settings.seed,
-                progress=lambda done, total: status.update(f"sampled {done} of {total} responses"),
+            found = evaluate_as_configured(
+                policy, env, settings, lambda done, total: status.update(f"sampled {done} of {total} responses")
             )
         if self.as_json:
             console.out(json.dumps(found.to_dict(), indent=2), highlight=False)
@@ -330,6 +306,17 @@ def _value(words: Sequence[str], option: str) -> str | None:
         if word.startswith(option + "="):
             return word.partition("=")[2]
     return None
+
+
+def _made(console: Console, settings: TrainConfig) -> tuple[MultiRewardEnv, Policy]:
+    """The environment and the policy that the settings describe."""
+    import mrtpo_envs
+    from mrtpo_agent.loading import load_policy
+
+    _quiet_libraries()
+    env = mrtpo_envs.make(settings.env.name, **settings.env.options)
+    with console.status(f"loading {settings.policy.model}"):
+        return env, load_policy(settings.policy, seed=settings.seed)
 
 
 def _quiet_libraries() -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mrtpo_agent.clock import Clock
+from mrtpo_agent.config import TrainConfig
 from mrtpo_agent.policy import Policy
 from mrtpo_agent.rollout import Group, collect
 from mrtpo_envs.env import MultiRewardEnv
@@ -103,6 +104,25 @@ def evaluate(
         if progress is not None:
             progress(len(groups) * samples, len(chosen) * samples)
     return summarise(groups), groups
+
+
+def evaluate_as_configured(
+    policy: Policy, env: MultiRewardEnv, config: TrainConfig, progress: Callable[[int, int], None] | None = None
+) -> Evaluation:
+    """`evaluate` with a run's settings."""
+    settings = config.evaluation
+    found, _ = evaluate(
+        policy,
+        env,
+        tasks=settings.tasks,
+        samples=settings.samples,
+        batch_size=settings.batch_size,
+        max_new_tokens=config.rollout.max_new_tokens,
+        temperature=settings.temperature or config.rollout.temperature,
+        seed=config.seed,
+        progress=progress,
+    )
+    return found
 
 
 def summarise(groups: list[Group]) -> Evaluation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -27,8 +27,8 @@ SMOOTHING = 0.7
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-class Progress(Protocol):
-    """What the trainer tells while it runs."""
+class Progress:
+    """What the trainer tells while it runs. This one shows nothing; a subclass overrides what it wants to show."""
 
     def start(self, config: TrainConfig, steps_done: int) -> None:
         """The run begins, `steps_done` steps in."""
@@ -55,35 +55,7 @@ class Progress(Protocol):
         """The run is over."""
 
 
-class SilentProgress:
-    """Shows nothing."""
-
-    def start(self, config: TrainConfig, steps_done: int) -> None:
-        """See `Progress`."""
-
-    def phase(self, name: str) -> None:
-        """See `Progress`."""
-
-    def step(self, record: Mapping[str, Any]) -> None:
-        """See `Progress`."""
-
-    def evaluating(self, done: int, total: int) -> None:
-        """See `Progress`."""
-
-    def evaluated(self, step: int, found: Evaluation) -> None:
-        """See `Progress`."""
-
-    def interrupted(self, step: int, folder: Path | None) -> None:
-        """See `Progress`."""
-
-    def stop(self) -> None:
-        """See `Progress`."""
-
-    def finished(self, before: Evaluation | None, after: Evaluation | None, folder: Path | None) -> None:
-        """See `Progress`."""
-
-
-class ConsoleProgress(SilentProgress):
+class ConsoleProgress(Progress):
     """Live in a terminal, a plain line for each event elsewhere.
 
     Args:

@@ -30,11 +30,11 @@ from mrtpo_agent.clock import Clock
 from mrtpo_agent.config import TrainConfig
 from mrtpo_agent.credit import Credit, assign_credit
 from mrtpo_agent.divergence import token_logprobs
-from mrtpo_agent.evaluate import Evaluation, evaluate
+from mrtpo_agent.evaluate import Evaluation, evaluate_as_configured
 from mrtpo_agent.interrupt import defer_interrupt
 from mrtpo_agent.loss import LossStats, policy_loss
 from mrtpo_agent.policy import Policy
-from mrtpo_agent.progress import Progress, SilentProgress
+from mrtpo_agent.progress import Progress
 from mrtpo_agent.records import rollout_records, step_record
 from mrtpo_agent.relevance import relevance_of
 from mrtpo_agent.rollout import Group, collect
@@ -99,7 +99,7 @@ class Trainer:
         self.policy = policy
         self.config = config or TrainConfig()
         self.folder = None if out is None else RunFolder(out)
-        self.progress = progress or SilentProgress()
+        self.progress = progress or Progress()
         optim = self.config.optim
         self.optimizer = torch.optim.AdamW(
             policy.parameters,
@@ -322,19 +322,8 @@ class Trainer:
         self.progress.step(record)
 
     def _evaluate(self, trackers: Trackers) -> Evaluation:
-        config = self.config
         self.progress.phase("evaluate")
-        found, _ = evaluate(
-            self.policy,
-            self.env,
-            tasks=config.evaluation.tasks,
-            samples=config.evaluation.samples,
-            batch_size=config.evaluation.batch_size,
-            max_new_tokens=config.rollout.max_new_tokens,
-            temperature=config.evaluation.temperature or config.rollout.temperature,
-            seed=config.seed,
-            progress=self.progress.evaluating,
-        )
+        found = evaluate_as_configured(self.policy, self.env, self.config, self.progress.evaluating)
         record = {"step": self.steps_done, "evaluation": found.to_dict()}
         if self.folder is not None:
             self.folder.log("evals.jsonl", record)

@@ -169,11 +169,12 @@ def _check_information(report: CheckReport, where: str, task: Task) -> None:
 
 def _check_verdicts(report: CheckReport, where: str, task: Task) -> None:
     rewards: dict[str, set[float | None]] = {}
-    score(task, PROBES[2])  # what a verifier loads on first use is not a verdict's time
     for probe in PROBES:
         start = time.perf_counter()
         verification = score(task, probe)
-        took = time.perf_counter() - start
+        middle = time.perf_counter()
+        again = score(task, probe)
+        took = min(middle - start, time.perf_counter() - middle)  # what is loaded on first use is not a verdict's time
         shown = repr(probe[:30]) + ("..." if len(probe) > 30 else "")
         if took > SLOW_S:
             report._add("warning", where, f"judging {len(probe)} characters took {took:.1f} s")
@@ -186,7 +187,7 @@ def _check_verdicts(report: CheckReport, where: str, task: Task) -> None:
                     f"no verdict on {shown}: {verdict.outcome}. A response may be any string: give it a reward, and keep "
                     "None for what is broken on the verifier's side",
                 )
-        if verification != score(task, probe):
+        if verification != again:
             report._add("error", where, f"two verdicts on {shown} differ: a verifier may not draw at random")
         _check_json(report, where, verification)
     for name, values in rewards.items():

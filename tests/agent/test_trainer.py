@@ -15,7 +15,7 @@ from mrtpo_agent.credit import ROUTES, CreditConfig
 from mrtpo_agent.evaluate import Evaluation, evaluate, normal, wilson
 from mrtpo_agent.interrupt import defer_interrupt
 from mrtpo_agent.policy import Policy
-from mrtpo_agent.progress import SilentProgress
+from mrtpo_agent.progress import Progress
 from mrtpo_agent.replay import replay, replay_pair
 from mrtpo_agent.rollout import collect
 from mrtpo_agent.tokens import overlaps, token_spans
@@ -266,7 +266,7 @@ def test_a_loss_that_is_not_finite_is_skipped_and_counted(monkeypatch):
 # runs ---------------------------------------------------------------------------------------------------------------
 
 
-class StopAfter(SilentProgress):
+class StopAfter(Progress):
     """Presses Ctrl-C while step `n` + 1 is on its way."""
 
     def __init__(self, n, phase="update"):
