@@ -181,7 +181,7 @@ class Eval:
 
     def run(self, console: Console) -> int:
         """Prints a table, or JSON."""
-        from mrtpo_agent.evaluate import evaluate_as_configured
+        from mrtpo_agent.evaluation import evaluate_as_configured
         from mrtpo_agent.progress import evaluation_table
 
         settings, quiet = self.settings, Console(stderr=True)

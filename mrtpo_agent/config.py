@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal, Union
 import yaml
 from tyro.constructors import PrimitiveConstructorSpec
 
-from mrtpo_agent.credit import CreditConfig
 from mrtpo_envs.errors import ConfigError, unknown
 
 EMBEDDED_MODEL = "embedded:smollm2-135m"
@@ -138,6 +137,37 @@ class ReplayConfig:
             self.omission or self.reference or self.outcome,
             "replay: at least one of omission, reference and outcome must be on, or the two prompts are the same",
         )
+
+
+ROUTES = ("uniform", "jsd", "kl", "logratio", "entropy", "evidence", "shuffled", "inverted")
+REPLAYED = ("jsd", "kl", "logratio", "shuffled", "inverted")
+"""Routes that need the dual pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditConfig:
+    """How relevance becomes weights."""
+
+    route: str = "jsd"
+    """Where relevance comes from: uniform, jsd, kl, logratio, entropy, evidence, shuffled or inverted."""
+    power: float = 1.0
+    """Relevance is raised to this power: above 1 sharpens, below 1 flattens."""
+    floor: float = 0.0
+    """Share of uniform weight mixed in, from 0 (none) to 1 (GDPO)."""
+    cap: float | None = None
+    """Largest weight, in multiples of the mean; what is cut off goes to the response's other tokens."""
+    placebo: bool = False
+    """Subtract the relevance that a hint about nothing produces. One more pass for each prompt with hinted rewards."""
+
+    def __post_init__(self) -> None:
+        if self.route not in ROUTES:
+            raise unknown("credit route", str(self.route), ROUTES)
+        if not self.power > 0:
+            raise ConfigError(f"credit.power must be above 0, got {self.power}")
+        if not 0 <= self.floor <= 1:
+            raise ConfigError(f"credit.floor must be from 0 to 1, got {self.floor}")
+        if self.cap is not None and not self.cap > 1:
+            raise ConfigError(f"credit.cap must be above 1, the mean weight, got {self.cap}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,39 +30,10 @@ import torch
 from torch import Tensor
 
 from mrtpo_agent.advantages import GroupAdvantages
-from mrtpo_envs.errors import ConfigError, unknown
+from mrtpo_agent.config import CreditConfig
 
-ROUTES = ("uniform", "jsd", "kl", "logratio", "entropy", "evidence", "shuffled", "inverted")
-REPLAYED = ("jsd", "kl", "logratio", "shuffled", "inverted")
-"""Routes that need the dual pass."""
 NEGLIGIBLE = 1e-6
 """Mean relevance of a response under which it says nothing, and the weights are uniform."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CreditConfig:
-    """How relevance becomes weights."""
-
-    route: str = "jsd"
-    """Where relevance comes from: uniform, jsd, kl, logratio, entropy, evidence, shuffled or inverted."""
-    power: float = 1.0
-    """Relevance is raised to this power: above 1 sharpens, below 1 flattens."""
-    floor: float = 0.0
-    """Share of uniform weight mixed in, from 0 (none) to 1 (GDPO)."""
-    cap: float | None = None
-    """Largest weight, in multiples of the mean; what is cut off goes to the response's other tokens."""
-    placebo: bool = False
-    """Subtract the relevance that a hint about nothing produces. One more pass for each prompt with hinted rewards."""
-
-    def __post_init__(self) -> None:
-        if self.route not in ROUTES:
-            raise unknown("credit route", str(self.route), ROUTES)
-        if not self.power > 0:
-            raise ConfigError(f"credit.power must be above 0, got {self.power}")
-        if not 0 <= self.floor <= 1:
-            raise ConfigError(f"credit.floor must be from 0 to 1, got {self.floor}")
-        if self.cap is not None and not self.cap > 1:
-            raise ConfigError(f"credit.cap must be above 1, the mean weight, got {self.cap}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mrtpo_agent.config import TrainConfig
-from mrtpo_agent.evaluate import Evaluation, Rate
+from mrtpo_agent.evaluation import Evaluation, Rate
 
 SMOOTHING = 0.7
 """Weight of the past in the moving averages that are shown; the logs hold the raw numbers."""

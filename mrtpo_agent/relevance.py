@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mrtpo_agent.config import TrainConfig
-from mrtpo_agent.credit import REPLAYED
+from mrtpo_agent.config import REPLAYED, TrainConfig
 from mrtpo_agent.divergence import Divergence, token_entropies
 from mrtpo_agent.policy import Policy
 from mrtpo_agent.replay import replay

@@ -30,7 +30,7 @@ from mrtpo_agent.clock import Clock
 from mrtpo_agent.config import TrainConfig
 from mrtpo_agent.credit import Credit, assign_credit
 from mrtpo_agent.divergence import token_logprobs
-from mrtpo_agent.evaluate import Evaluation, evaluate_as_configured
+from mrtpo_agent.evaluation import Evaluation, evaluate_as_configured
 from mrtpo_agent.interrupt import defer_interrupt
 from mrtpo_agent.loss import LossStats, policy_loss
 from mrtpo_agent.policy import Policy

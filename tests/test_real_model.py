@@ -1,5 +1,6 @@
 """End to end on the real small model: SmolLM2-135M learns, stops, goes on, and its adapter loads with plain peft."""
 
+import dataclasses
 import importlib.util
 import runpy
 import sys
@@ -45,12 +46,18 @@ def test_it_learns_a_constraint_in_a_few_steps(policy, tmp_path):
         optim=OptimConfig(lr=4e-4, warmup_steps=0),
         save_every=0,
     )
-    result = Trainer(env, policy, config, out=tmp_path / "run").train()
+    Trainer(env, policy, dataclasses.replace(config, steps=4), out=tmp_path / "run").train()
+    result = Trainer(env, policy, config, out=tmp_path / "run").train(resume=True)
+    assert result.steps == 8
     assert result.after.mean_passed.mean > result.before.mean_passed.mean + 0.1
 
     from peft import PeftModel
 
     from mrtpo_agent.loading import load_model
+
+    again = load_policy(PolicyConfig(adapter=str(tmp_path / "run" / "adapter")))
+    for one, other in zip(again.parameters, policy.parameters, strict=True):
+        assert torch.equal(one, other)
 
     base, tokenizer = load_model("embedded:smollm2-135m", torch.bfloat16)
     plain = PeftModel.from_pretrained(base, tmp_path / "run" / "adapter")

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mrtpo_agent.checkpoint import RunFolder
-from mrtpo_agent.evaluate import Evaluation
+from mrtpo_agent.evaluation import Evaluation
 from mrtpo_envs.errors import RunError
 
 BEFORE, AFTER, INK, FAINT = "#b3a58f", "#1f6f8b", "#222222", "#888888"

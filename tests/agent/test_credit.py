@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from mrtpo_agent.advantages import gdpo_advantages
-from mrtpo_agent.credit import ROUTES, CreditConfig, assign_credit, weights
+from mrtpo_agent.config import ROUTES, CreditConfig
+from mrtpo_agent.credit import assign_credit, weights
 from mrtpo_envs.errors import ConfigError, UnknownNameError
 
 LENGTHS = [5, 1, 9, 3]

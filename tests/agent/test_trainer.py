@@ -10,9 +10,8 @@ from agent_models import make_policy
 from training import LOW, Dead, Has, Short, make_env, make_task, settings
 
 from mrtpo_agent.checkpoint import RunFolder
-from mrtpo_agent.config import EvalConfig, OptimConfig, ReplayConfig, RolloutConfig, load
-from mrtpo_agent.credit import ROUTES, CreditConfig
-from mrtpo_agent.evaluate import Evaluation, evaluate, normal, wilson
+from mrtpo_agent.config import ROUTES, CreditConfig, EvalConfig, OptimConfig, ReplayConfig, RolloutConfig, load
+from mrtpo_agent.evaluation import Evaluation, evaluate, normal, wilson
 from mrtpo_agent.interrupt import defer_interrupt
 from mrtpo_agent.policy import Policy
 from mrtpo_agent.progress import Progress
