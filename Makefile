@@ -9,8 +9,9 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 .PHONY: train test format clean
 
+# A run that is there already goes on where it stopped.
 train: $(VENV)/.train-ready
-	$(BIN)/mrtpo train --config $(CONFIG) --out $(OUT) $(ARGS)
+	$(BIN)/mrtpo train $(if $(wildcard $(OUT)/config.yaml),--resume $(OUT),--config $(CONFIG) --out $(OUT)) $(ARGS)
 
 test: $(VENV)/.test-ready
 	$(BIN)/ruff format --check .

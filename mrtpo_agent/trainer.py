@@ -131,7 +131,9 @@ class Trainer:
         try:
             if before is None and config.evaluation.tasks:
                 before = self._evaluate(trackers)
-            after = before
+            after = (
+                self._evaluated_at(self.steps_done) or before
+            )  # a finished run that is resumed shows what it came to
             while self.steps_done < config.steps:
                 _, record = self.step(self.steps_done)
                 self._note(record, trackers)
@@ -308,8 +310,13 @@ class Trainer:
         state = self.folder.restore(self.policy, self.optimizer)
         if state is not None:
             self.steps_done, self.skipped = state["step"], state["skipped"]
-        first = [r for r in self.folder.read("evals.jsonl") if r["step"] == 0]
-        return Evaluation.from_dict(first[0]["evaluation"]) if first else None
+        return self._evaluated_at(0)
+
+    def _evaluated_at(self, step: int) -> Evaluation | None:
+        """The evaluation that the run folder has of a step."""
+        logged = [] if self.folder is None else self.folder.read("evals.jsonl")
+        found = [r["evaluation"] for r in logged if r["step"] == step]
+        return Evaluation.from_dict(found[-1]) if found else None
 
     def _save(self) -> None:
         if self.folder is not None:

@@ -401,6 +401,13 @@ def test_settings_that_a_resumed_run_changes_are_written_down(tmp_path):
     assert load(tmp_path / "config.until-step-000001.yaml").steps == 1
 
 
+def test_a_finished_run_that_is_resumed_shows_what_it_came_to(tmp_path):
+    first = Trainer(make_env(), make_policy(), settings(), out=tmp_path).train()
+    again = Trainer(make_env(), make_policy(), settings(), out=tmp_path).train(resume=True)
+    assert (again.before, again.after) == (first.before, first.after)
+    assert again.before != again.after
+
+
 def test_one_task_and_rewards_that_cannot_be_judged_do_not_stop_a_run(tmp_path):
     class Broken(Dead):
         def check(self, task, response):
