@@ -14,7 +14,7 @@ from mrtpo_agent.cli import COMMANDS, main
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    tiny, tokenizer = make_model()
+    tiny, tokenizer = make_model(max_position_embeddings=4096)
     tiny.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path
@@ -109,6 +109,17 @@ def test_warmup_gives_an_adapter_that_training_goes_on_from(config, tmp_path, ca
         str(tmp_path / "on"),
     ]
     assert main(arguments) == 0
+
+
+@pytest.mark.parametrize("example", ["instructions.yaml", "text_to_sql.yaml"])
+def test_every_example_configuration_trains(example, model, tmp_path, capsys):
+    config = Path(__file__).parents[2] / "examples" / example
+    small = ["--policy.model", str(model), "--policy.dtype", "float32", "--policy.device", "cpu", "--steps", "1"]
+    small += ["--rollout.prompts-per-step", "2", "--rollout.max-new-tokens", "8", "--evaluation.tasks", "4"]
+    assert main(["train", "--config", str(config), "--out", str(tmp_path / "run"), *small]) == 0
+    assert "step 1/1" in capsys.readouterr().out
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "report.png").stat().st_size > 10_000
 
 
 def test_warmup_without_solutions_is_told(model, capsys, tmp_path):
