@@ -131,18 +131,17 @@ class Trainer:
         try:
             if before is None and config.evaluation.tasks:
                 before = self._evaluate(trackers)
-            after = (
-                self._evaluated_at(self.steps_done) or before
-            )  # a finished run that is resumed shows what it came to
+            after = self._evaluated_at(self.steps_done) if self.steps_done else before
             while self.steps_done < config.steps:
                 _, record = self.step(self.steps_done)
                 self._note(record, trackers)
-                last = self.steps_done == config.steps
-                every = config.evaluation.every
-                if config.evaluation.tasks and (last or (every and self.steps_done % every == 0)):
+                if self.steps_done == config.steps or (config.save_every and self.steps_done % config.save_every == 0):
+                    self._save()  # before an evaluation, which may be stopped
+                every, after = config.evaluation.every, None
+                if config.evaluation.tasks and every and self.steps_done % every == 0:
                     after = self._evaluate(trackers)
-                if last or (config.save_every and self.steps_done % config.save_every == 0):
-                    self._save()
+            if after is None and config.evaluation.tasks:
+                after = self._evaluate(trackers)
         except KeyboardInterrupt:
             self._save()
             self.progress.interrupted(self.steps_done, None if self.folder is None else self.folder.path)
