@@ -9,8 +9,11 @@ that is what `credit` moves between tokens.
     GDPO:   A[g,k] = w[k] a[g,k] / (s + eps),                    s = the batch's deviation of sum_k w[k] a[g,k]
     GRPO:   A[g,k] = w[k] (r[g,k] - mean_g r[.,k]) / (S + eps),  S = the group's deviation of the summed rewards
 
-Deviations are the sample's (n - 1), and eps = 1e-4, as in TRL's `normalize_then_sum`. The rewards of a task are its own,
-so K may differ from group to group.
+Deviations are the sample's (n - 1), and eps = 1e-4, as in TRL's `normalize_then_sum`, with which GDPO here agrees, NaN
+included, but for one thing. There a dead reward is what is left when equal numbers meet their rounded mean, divided by
+eps: 1e-8 in float32 becomes 1e-4, and in a batch without any other signal the last division makes that an advantage of
+order 1. Here it is exactly 0. (The batch's mean, which TRL subtracts, is 0, because every reward of every group is centred.)
+The rewards of a task are its own, so K may differ from group to group.
 
 A reward that could not be judged is NaN here: it takes no part in means and deviations and gets advantage 0. In GRPO's
 sum it counts as its group's mean, not as 0 as in trainers that sum what is there: a 0 would punish the response for the
@@ -55,21 +58,27 @@ def normalize_rewards(reward_gk: Tensor, eps: float = EPS) -> Tensor:
     """Each reward's advantage within its group, before weights: `a[g,k]` above.
 
     Args:
-        reward_gk: (G, K), NaN where a reward could not be judged.
+        reward_gk: (G, K) float32 or float64, NaN where a reward could not be judged.
 
     Returns:
-        (G, K), finite; a dead reward's column and a NaN's place are exactly 0.
+        (G, K), finite; a NaN's place is exactly 0, and so is the column of a reward that is dead or was judged once.
     """
     centred, deviation = _centred(reward_gk)
     return centred / (deviation + eps)
 
 
 def gdpo_advantages(rewards: Sequence[Tensor], weights: Sequence[Tensor], eps: float = EPS) -> list[GroupAdvantages]:
-    """GDPO's advantages of a batch.
+    """GDPO's advantages of a batch; DESIGN.md, "The mathematics".
 
     Args:
         rewards: for each group, (G, K), NaN where a reward could not be judged.
         weights: for each group, (K,).
+
+    Returns:
+        For each group its advantages, all 0 where no reward of the batch is live.
+
+    Raises:
+        ValueError: `rewards` and `weights` differ in length.
     """
     weighted = [w * normalize_rewards(r, eps) for r, w in zip(rewards, weights, strict=True)]
     # A response that no verifier could judge says nothing about the batch's deviation either.

@@ -1,7 +1,10 @@
 """Credit: which tokens of a response each reward's advantage goes to.
 
     u[g,k,n]  weight of token n for reward k, mean 1 over the response       from relevance d[g,k,n] >= 0
-    A[g,n] =  sum_k A[g,k] u[g,k,n]
+    A[g,n] =  sum_k A[g,k] u[g,k,n]  =  sum_k A[g,k]  +  sum_k A[g,k] (u[g,k,n] - 1)
+
+The second form is the one computed: GDPO's advantage, and what is moved. Where all weights are 1 nothing is added, and the
+result is GDPO to the last bit.
 
 Credit is moved, never made: whatever the route and its knobs, a response's token advantages have the mean that GDPO gives
 every token. Relevance is detached and never negative, so verifier information sets the size of a token's update and never
@@ -58,23 +61,26 @@ def assign_credit(
 ) -> Credit:
     """Moves each reward's advantage to the tokens that matter to it.
 
+    DESIGN.md, "The mathematics".
+
     Args:
-        advantages: (G, K), columns in the order of `names`.
-        relevance: d (N,) of some rewards; those that are not in it keep uniform weight.
+        advantages: (G, K) float64 on the CPU, columns in the order of `names`.
+        relevance: d (N,) of some rewards, any dtype and device; those that are not in it keep uniform weight.
         lengths: sampled tokens of each response; their sum is N.
         generator: for the route "shuffled".
+
+    Raises:
+        RuntimeError: a relevance's length is not the sum of `lengths`.
     """
-    per_reward_gk = advantages.per_reward_gk
     length_g = torch.tensor(lengths)
-    moved = [name for name in names if name in relevance]
-    spread = [k for k, name in enumerate(names) if name not in relevance]
-    # What stays uniform is summed as GDPO sums it: with nothing moved, this is GDPO to the last bit.
-    advantage_n = per_reward_gk[:, spread].sum(-1).repeat_interleave(length_g)
-    weight = {}
-    for name in moved:
-        weight[name] = weights(config, relevance[name].cpu().double(), lengths, generator)
-        advantage_n = advantage_n + per_reward_gk[:, names.index(name)].repeat_interleave(length_g) * weight[name]
-    return Credit(advantage_n, {n: relevance[n].cpu().double() for n in moved}, weight)
+    advantage_n = advantages.sample_g.repeat_interleave(length_g)
+    used, weight = {}, {}
+    for name, advantage_g in zip(names, advantages.per_reward_gk.unbind(-1), strict=True):
+        if name in relevance:
+            used[name] = relevance[name].detach().cpu().double()
+            weight[name] = weights(config, used[name], lengths, generator)
+            advantage_n = advantage_n + advantage_g.repeat_interleave(length_g) * (weight[name] - 1)
+    return Credit(advantage_n, used, weight)
 
 
 def weights(config: CreditConfig, relevance_n: Tensor, lengths: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -82,7 +88,7 @@ def weights(config: CreditConfig, relevance_n: Tensor, lengths: Sequence[int], g
 
     The route decides what `relevance_n` is; here it only matters for the controls "shuffled" and "inverted".
     """
-    return torch.cat([_weights(config, d, generator) for d in relevance_n.detach().split(list(lengths))])
+    return torch.cat([_weights(config, d, generator) for d in torch.split(relevance_n.detach(), list(lengths))])
 
 
 def _weights(config: CreditConfig, d: Tensor, generator: torch.Generator) -> Tensor:
@@ -91,9 +97,9 @@ def _weights(config: CreditConfig, d: Tensor, generator: torch.Generator) -> Ten
     if config.route == "uniform":
         return even
     d = d.clamp(min=0)
-    if d.mean() < NEGLIGIBLE:
+    if len(d) == 0 or d.mean() < NEGLIGIBLE:
         return even
-    u = d**config.power
+    u = (d / d.max()) ** config.power  # relative to the largest, so that no power takes all of them to 0
     u = u / u.mean()
     if config.route == "inverted":  # the mean weight and the range stay; the order turns round
         u = u.max() + u.min() - u
@@ -116,6 +122,6 @@ def _capped(u: Tensor, cap: float) -> Tensor:
         left = len(u) - cap * int(held.sum())  # weight for those that are not held
         rest = u[~held].sum()
         # Where all others weigh nothing they share what is left.
-        others = u * (left / rest) if bool(rest > 0) else torch.full_like(u, left / max(1, int((~held).sum())))
+        others = u / rest * left if bool(rest > 0) else torch.full_like(u, left / max(1, int((~held).sum())))
         u = torch.where(held, capped, others)
     return u

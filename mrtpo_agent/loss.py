@@ -22,6 +22,10 @@ class LossStats:
     loss: Tensor
     clipped: Tensor
     """Tokens whose ratio was clipped."""
+    ratio: Tensor
+    """Sum of the ratios: their mean stays near 1 while the policy is the one that sampled."""
+    approx_kl: Tensor
+    """Sum of the k3 estimates of KL(sampling policy || policy): how far this batch's updates have gone."""
     kl: Tensor
     """Sum of the k3 estimates of KL to the reference; 0 without one."""
     tokens: int
@@ -29,13 +33,16 @@ class LossStats:
     @classmethod
     def zero(cls) -> LossStats:
         """The statistics of no tokens at all."""
-        return cls(torch.zeros(()), torch.zeros(()), torch.zeros(()), 0)
+        nothing = torch.zeros(())
+        return cls(nothing, nothing, nothing, nothing, nothing, 0)
 
     def __add__(self, other: LossStats) -> LossStats:
         device = other.loss.device
         return LossStats(
             self.loss.to(device) + other.loss,
             self.clipped.to(device) + other.clipped,
+            self.ratio.to(device) + other.ratio,
+            self.approx_kl.to(device) + other.approx_kl,
             self.kl.to(device) + other.kl,
             self.tokens + other.tokens,
         )
@@ -43,7 +50,13 @@ class LossStats:
     def to_dict(self) -> dict[str, float]:
         """Numbers for the log: the loss, and means over the tokens it was computed on."""
         n = max(1, self.tokens)
-        return {"loss": float(self.loss), "clip_fraction": float(self.clipped) / n, "kl": float(self.kl) / n}
+        return {
+            "loss": float(self.loss),
+            "clip_fraction": float(self.clipped) / n,
+            "ratio": float(self.ratio) / n,
+            "approx_kl": float(self.approx_kl) / n,
+            "kl": float(self.kl) / n,
+        }
 
 
 def policy_loss(
@@ -51,8 +64,8 @@ def policy_loss(
     old_logprob: Tensor | None,
     advantage: Tensor,
     *,
-    clip_low: float,
-    clip_high: float,
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
     denominator: float,
     ref_logprob: Tensor | None = None,
     kl_weight: float = 0.0,
@@ -68,10 +81,12 @@ def policy_loss(
         ref_logprob: (N,) the reference's log-probabilities, for the KL penalty.
 
     Returns:
-        The scalar loss, in `logprob`'s dtype, and its statistics, detached.
+        The scalar loss, in `logprob`'s dtype, and its statistics, detached and on `logprob`'s device: nothing here waits
+        for it.
     """
     advantage = advantage.detach().to(logprob.dtype)
-    ratio = torch.exp(logprob - (logprob.detach() if old_logprob is None else old_logprob))
+    gap = logprob - (logprob.detach() if old_logprob is None else old_logprob)
+    ratio = torch.exp(gap)
     clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     gain = torch.minimum(ratio * advantage, clipped * advantage)
     loss = -gain.sum() / denominator
@@ -81,5 +96,9 @@ def policy_loss(
         k3 = (torch.exp(apart) - apart - 1.0).sum()
         kl = k3.detach()
         loss = loss + kl_weight * k3 / denominator
-    was_clipped = (clipped * advantage < ratio * advantage).sum()
-    return loss, LossStats(loss.detach(), was_clipped.detach().to(logprob.dtype), kl, logprob.numel())
+    with torch.no_grad():
+        was_clipped = (clipped * advantage < ratio * advantage).sum().to(logprob.dtype)
+        # The samples are the sampling policy's, so its k3 has the ratio itself where the reference's has the inverse.
+        drift = (ratio - 1.0 - gap).sum()
+        stats = LossStats(loss.detach(), was_clipped, ratio.sum(), drift, kl, logprob.numel())
+    return loss, stats

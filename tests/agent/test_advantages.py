@@ -1,48 +1,74 @@
 """GRPO and GDPO: laws, and agreement with TRL's own code."""
 
+import ast
+import inspect
 import math
+import textwrap
+from types import SimpleNamespace
 
 import pytest
 import torch
-from trl.trainer.utils import nanstd
+from trl import GRPOTrainer
+from trl.trainer import grpo_trainer
 
 from mrtpo_agent.advantages import gdpo_advantages, grpo_advantages, live_rewards, normalize_rewards
 
 NAN = math.nan
 
 
-def trl_normalize_then_sum(rewards, weights):
-    """What TRL's GRPOTrainer does under `normalize_then_sum`, on rewards (B, G, K); its deviation is its own function."""
-    grouped = rewards
-    mean = torch.nanmean(grouped, dim=1, keepdim=True)
-    normal = (grouped - mean) / (nanstd(grouped, dim=1, keepdim=True) + 1e-4)
-    summed = (normal.reshape(-1, rewards.shape[-1]) * weights).nansum(dim=1)
-    summed[rewards.isnan().all(-1).reshape(-1)] = torch.nan
-    advantages = (summed - torch.nanmean(summed)) / (nanstd(summed) + 1e-4)
-    return torch.nan_to_num(advantages, nan=0.0).reshape(rewards.shape[:2])
+@pytest.fixture(scope="module")
+def trl_normalize_then_sum():
+    """TRL's own statements, found in its trainer's source and run on rewards (B, G, K)."""
+    source = textwrap.dedent(inspect.getsource(GRPOTrainer._generate_and_score_completions))
+    branches = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.If)
+        and ast.unparse(node.test).endswith("multi_objective_aggregation == 'normalize_then_sum'")
+    ]
+    assert len(branches) == 1, "TRL has changed: look at what normalize_then_sum is now"
+    before, after = (
+        "unscorable_mask = torch.isnan(rewards_per_func).all(dim=1)",
+        "advantages = torch.nan_to_num(advantages, nan=0.0)",
+    )
+    assert before in source, "TRL has changed how it finds what nobody could judge"
+    assert after in source, "TRL has changed what it does with it"
+    program = compile("\n".join([before, *map(ast.unparse, branches[0].body), after]), "trl", "exec")
+
+    def run(rewards, weights):
+        trainer = SimpleNamespace(reward_funcs=range(rewards.shape[-1]), reward_weights=weights)
+        scope = {"self": trainer, "num_generations": rewards.shape[1], "device": rewards.device}
+        scope["rewards_per_func"] = rewards.reshape(-1, rewards.shape[-1])
+        exec(program, vars(grpo_trainer) | scope, result := {})
+        return result["advantages"].reshape(rewards.shape[:2])
+
+    return run
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("seed", range(5))
-def test_gdpo_agrees_with_trl(seed, missing):
+def test_gdpo_agrees_with_trl(seed, missing, trl_normalize_then_sum):
     generator = torch.Generator().manual_seed(seed)
     rewards = torch.rand(4, 8, 3, generator=generator, dtype=torch.float64)
     rewards[..., 0] = rewards[..., 0].round()
     rewards[torch.rand(rewards.shape, generator=generator) < missing] = NAN
+    if missing:
+        rewards[0, :, 1] = NAN  # a reward that nobody could judge in this group
+        rewards[1, 1:, 1] = NAN  # one that was judged once
+        rewards[2, 0] = NAN  # a response that no verifier could judge
     weights = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
     ours = torch.stack([a.sample_g for a in gdpo_advantages(list(rewards), [weights] * 4)])
     # TRL divides two integer counts, which gives float32, within its deviation
     torch.testing.assert_close(ours, trl_normalize_then_sum(rewards, weights), rtol=0, atol=1e-6)
 
 
-def test_trls_code_path_is_still_the_one_compared_with():
-    import inspect
-
-    from trl import GRPOTrainer
-
-    source = inspect.getsource(GRPOTrainer)
-    assert "rewards = (reward_k * self.reward_weights.to(device).unsqueeze(0)).nansum(dim=1)" in source
-    assert "advantages = (rewards - torch.nanmean(rewards)) / (std_rewards + 1e-4)" in source
+def test_unlike_trl_a_batch_of_dead_rewards_moves_nothing(trl_normalize_then_sum):
+    """Seven times 0.1 has, in float32, a mean that is not 0.1."""
+    rewards = torch.tensor([0.1, 0.7, 0.3]).expand(2, 7, 3).clone()
+    rewards[1] = 1.0
+    weights = torch.ones(3)
+    assert trl_normalize_then_sum(rewards, weights).abs().max() > 0.1
+    assert all((group.per_reward_gk == 0).all() for group in gdpo_advantages(list(rewards), [weights] * 2))
 
 
 def test_a_dead_reward_is_exactly_zero_even_where_the_mean_rounds():
@@ -59,6 +85,9 @@ def test_a_batch_without_any_spread_gives_zeros():
     assert (group.per_reward_gk == 0).all()
     [group] = grpo_advantages([torch.ones(4, 2)], [torch.ones(2)])
     assert (group.per_reward_gk == 0).all()
+    for advantages in (gdpo_advantages, grpo_advantages):
+        [group] = advantages([torch.full((4, 2), NAN)], [torch.ones(2)])
+        assert (group.per_reward_gk == 0).all()
 
 
 def test_one_reward_alone_makes_gdpo_grpo_up_to_one_scale_for_the_batch():
@@ -88,6 +117,13 @@ def test_what_could_not_be_judged_takes_no_part():
         [group] = advantages([rewards], [torch.ones(2).double()])
         assert group.per_reward_gk.isfinite().all()
         assert group.sample_g[1] == -group.sample_g[3]  # alike but for the reward that was judged
+
+
+def test_grpo_takes_a_missing_reward_for_its_groups_mean_and_not_for_0():
+    """Three good responses, one of which its second verifier failed to judge, and a bad one."""
+    rewards = torch.tensor([[1.0, 9.0], [1.0, NAN], [1.0, 9.0], [0.0, 9.0]], dtype=torch.float64)
+    [group] = grpo_advantages([rewards], [torch.ones(2).double()])
+    assert group.sample_g[1] == group.sample_g[0] > 0 > group.sample_g[3]
 
 
 def test_a_reward_judged_once_teaches_nothing():

@@ -66,6 +66,34 @@ def test_the_uniform_route_is_gdpo_to_the_last_bit():
     assert torch.equal(found.advantage_n, advantages().sample_g.repeat_interleave(torch.tensor(LENGTHS)))
 
 
+def test_relevance_that_says_nothing_leaves_gdpo_to_the_last_bit():
+    """Some rewards are dead and not replayed, others are replayed in vain: a sum's last bit depends on their order."""
+    silent = dict.fromkeys("ac", torch.zeros(sum(LENGTHS)))
+    for seed in range(20):
+        reward = torch.rand(4, 5, generator=generator(seed), dtype=torch.float64)
+        [plain] = gdpo_advantages([reward], [torch.rand(5, generator=generator(seed), dtype=torch.float64)])
+        found = assign_credit(CreditConfig(), plain, "abcde", silent, LENGTHS, generator())
+        assert torch.equal(found.advantage_n, plain.sample_g.repeat_interleave(torch.tensor(LENGTHS)))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_response_without_tokens_gets_none(route):
+    """A run's last turn may be the environment's alone."""
+    u = weights(CreditConfig(route=route), relevance(), [5, 0, 13], generator())
+    assert u.shape == (18,)
+    assert u.isfinite().all()
+
+
+def test_only_a_sign_of_the_reward_decides_whether_a_token_is_reinforced():
+    """However relevance falls, no token of a response that did well on its one reward is pushed down, or the reverse."""
+    [alone] = gdpo_advantages([torch.tensor([[0.0], [1.0], [1.0], [0.0]]).double()], [torch.ones(1).double()])
+    for route in ROUTES:
+        d = relevance(3) - 0.2  # a placebo may have outdone the hint
+        found = assign_credit(CreditConfig(route=route), alone, ["a"], {"a": d}, LENGTHS, generator())
+        sign = alone.sample_g.sign().repeat_interleave(torch.tensor(LENGTHS))
+        assert (found.advantage_n * sign >= 0).all()
+
+
 def test_renaming_and_reordering_rewards_changes_nothing():
     plain = advantages()
     turned = type(plain)(plain.per_reward_gk[:, [2, 0, 1]])
@@ -91,6 +119,11 @@ def test_a_power_keeps_the_order_and_a_cap_keeps_what_is_under_it_in_proportion(
     u = weights(CreditConfig(power=2.0, cap=1.8), d, [4], generator())
     assert u.tolist() == sorted(u.tolist())
     assert float(u[1] / u[0]) == pytest.approx(4)
+
+
+def test_a_high_power_of_small_relevance_goes_to_the_largest_and_not_to_nothing():
+    d = torch.tensor([1e-5, 2e-5, 3e-5], dtype=torch.float64)
+    assert weights(CreditConfig(power=80.0), d, [3], generator()).tolist() == pytest.approx([0, 0, 3])
 
 
 def test_shuffled_has_the_same_weights_in_other_places_decided_by_the_generator():

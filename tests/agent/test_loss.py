@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy.stats import entropy
 
 from mrtpo_agent.loss import LossStats, policy_loss
 
@@ -32,6 +33,26 @@ def test_the_clip_stops_only_what_goes_too_far_and_reaches_further_up(ratio, adv
     loss.backward()
     assert bool(logprob.grad != 0) == moves
     assert bool(stats.clipped) == (not moves)
+
+
+def test_a_policy_that_has_not_moved_has_ratio_1_and_no_drift_and_one_that_has_moved_has_some():
+    old = torch.tensor([-1.0, -2.0, -0.5]).double()
+    for moved_by, drifted in ((0.0, False), (0.1, True), (-0.1, True)):
+        _, stats = policy_loss(old + moved_by, old, torch.ones(3).double(), denominator=3)
+        numbers = stats.to_dict()
+        assert (numbers["ratio"] - 1) * moved_by >= 0
+        assert (numbers["approx_kl"] > 1e-6) == drifted
+    _, stats = policy_loss(old, None, torch.ones(3).double(), denominator=3)
+    assert stats.to_dict()["ratio"] == 1
+    assert stats.to_dict()["approx_kl"] == 0
+
+
+def test_drift_estimates_the_kl_that_it_is_named_for():
+    """On tokens drawn from the sampling policy, exactly in proportion, the mean of the estimates is the divergence."""
+    before, now = torch.tensor([0.5, 0.3, 0.2]).double(), torch.tensor([0.4, 0.4, 0.2]).double()
+    drawn = torch.tensor([0] * 5 + [1] * 3 + [2] * 2)
+    _, stats = policy_loss(now.log()[drawn], before.log()[drawn], torch.zeros(10), denominator=10)
+    assert stats.to_dict()["approx_kl"] == pytest.approx(entropy(before, now))
 
 
 def test_micro_batches_add_up_to_the_whole():
