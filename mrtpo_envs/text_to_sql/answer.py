@@ -7,6 +7,7 @@ other rewards tell good from bad: an open block's text, or an answer that begins
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ class SqlAnswer(NamedTuple):
     """What was found, in words."""
 
 
+@functools.lru_cache(maxsize=1024)
 def find_sql(response: str) -> SqlAnswer:
     """The query in any string."""
     answer = find_answer(response)

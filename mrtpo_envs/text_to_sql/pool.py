@@ -4,6 +4,9 @@
 and replaced; the others, and the batch, go on. Workers start when first needed, end with this process (their input
 closes), and know nothing of it: no fork of a process that may hold a model, no pickling of anybody's code.
 
+A worker gets several queries at a time, because a query on a small database takes less time than a message does. Its
+answers come one by one, and each query has its own deadline; what a killed worker had not begun goes to another.
+
 Results are kept: the same query on the same database is run once. What is wrong with a query is a result too.
 """
 
@@ -37,9 +40,17 @@ NOT_SQL = frozenset({"syntax", "no_such_table", "no_such_column", "no_such_funct
 """Failures that say that SQLite could not prepare the query."""
 NOT_SAFE = frozenset({"unsafe_statement", "multiple_statements"})
 """Failures that say that the query was more than one, or no reading statement."""
+TOO_MUCH = frozenset({"timeout", "too_many_rows", "too_big"})
+"""Failures of a query that SQLite could prepare."""
 GRACE_S = 2.0
 """Seconds beyond a query's own limit after which its worker is killed."""
-KEPT_RESULTS = 4096
+KEPT_RESULTS = 16_384
+KEPT_CELLS = 4_000_000
+"""Results, and cells in them, that are kept; the one that was asked for longest ago goes first."""
+SENT_QUERIES = 32
+SENT_CHARACTERS = 8_000
+"""Queries, and characters in them, that a worker gets at a time: fewer bytes than a pipe holds (json may take 6 for one
+character), so that no write waits for a worker which itself waits to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,14 @@ class Result:
     """A kind from `ERRORS`."""
     message: str = ""
     """SQLite's words, or ours; never a path."""
+    reads: tuple[tuple[str, str], ...] = ()
+    """(table, column) as SQLite resolved the query's names; the column is empty where only rows are counted. What a view
+    reads is not among them, the view is."""
+
+    @property
+    def cells(self) -> int:
+        """How many values the table has."""
+        return len(self.rows) * len(self.columns)
 
     @property
     def ok(self) -> bool:
@@ -92,18 +111,20 @@ class Pool:
         self.size = workers or min(4, os.cpu_count() or 1)
         self._idle: list[_Worker] = []
         self._kept: OrderedDict[Query, Result] = OrderedDict()
+        self._cells = 0
         self._lock = threading.Lock()
         atexit.register(self.close)
 
     def run(self, queries: Sequence[Query]) -> list[Result]:
         """Results in order. Never raises on account of a query."""
         with self._lock:
-            wanted = deque(dict.fromkeys(q for q in queries if q not in self._kept))
-            self._work(wanted)
-            found = [self._kept[q] for q in queries]
-            while len(self._kept) > KEPT_RESULTS:
-                self._kept.popitem(last=False)
-            return found
+            found = {query: self._kept[query] for query in queries if query in self._kept}
+            wanted = deque(dict.fromkeys(q for q in queries if q not in found))
+            if wanted:
+                self._work(wanted, found)
+            for query, result in found.items():
+                self._keep(query, result)
+            return [found[q] for q in queries]
 
     def close(self) -> None:
         """Ends the workers."""
@@ -111,49 +132,72 @@ class Pool:
             worker.kill()
         self._idle = []
 
-    def _work(self, wanted: deque[Query]) -> None:
-        busy: dict[_Worker, tuple[Query, float]] = {}
+    def _keep(self, query: Query, result: Result) -> None:
+        if query in self._kept:
+            self._kept.move_to_end(query)
+            return
+        self._kept[query] = result
+        self._cells += result.cells
+        while len(self._kept) > KEPT_RESULTS or (self._cells > KEPT_CELLS and len(self._kept) > 1):
+            self._cells -= self._kept.popitem(last=False)[1].cells
+
+    def _work(self, wanted: deque[Query], found: dict[Query, Result]) -> None:
+        busy: dict[_Worker, float] = {}
         try:
-            self._serve(wanted, busy)
+            self._serve(wanted, found, busy)
         finally:  # an interruption (Ctrl-C, a time limit) leaves workers whose answer nobody waits for
             for worker in busy:
                 worker.kill()
 
-    def _serve(self, wanted: deque[Query], busy: dict[_Worker, tuple[Query, float]]) -> None:
+    def _serve(self, wanted: deque[Query], found: dict[Query, Result], busy: dict[_Worker, float]) -> None:
+        """Gives queries out and takes results in, until there are none left; `busy` has each worker's deadline."""
+        for query in list(wanted):
+            if refused := _refused_unseen(query):
+                found[query] = refused
+                wanted.remove(query)
+        # a batch is shared out evenly, and in several helpings, so that no worker ends long after the others
+        share = max(1, min(SENT_QUERIES, len(wanted) // (4 * self.size)))
         with selectors.DefaultSelector() as selector:
             while wanted or busy:
                 while wanted and len(busy) < self.size:
-                    query = wanted.popleft()
-                    if refused := _refused_unseen(query):
-                        self._kept[query] = refused
-                        continue
                     worker = self._idle.pop() if self._idle else _Worker()
-                    if not worker.send(query):  # it died since its last answer
+                    queries = _helping(wanted, share)
+                    if not worker.send(queries):  # it died since its last answer
                         worker.kill()
                         worker = _Worker()
-                        worker.send(query)
-                    busy[worker] = (query, time.monotonic() + query.limits.time_s + GRACE_S)
+                        worker.send(queries)
+                    busy[worker] = worker.deadline()
                     selector.register(worker.output, selectors.EVENT_READ, worker)
-                if not busy:
-                    continue
-                soonest = min(deadline for _, deadline in busy.values())
+                soonest = min(busy.values())
                 ready = [key.data for key, _ in selector.select(max(0.0, soonest - time.monotonic()))]
-                overdue = [w for w, (_, deadline) in busy.items() if w not in ready and time.monotonic() > deadline]
-                for worker in [*ready, *overdue]:
-                    query, _ = busy[worker]
-                    result = worker.receive() if worker in ready else None
-                    if result is None and worker in ready and worker.alive:
-                        continue  # half a line: the rest is on its way
+                now = time.monotonic()
+                for worker in [*ready, *(w for w, deadline in busy.items() if w not in ready and now > deadline)]:
+                    answers = worker.receive() if worker in ready else []
+                    found.update(answers)
+                    if worker.pending and (answers or (worker in ready and worker.alive)):
+                        if answers:
+                            busy[worker] = worker.deadline()
+                        continue  # the rest is on its way
                     selector.unregister(worker.output)
                     del busy[worker]
-                    if result is None:
-                        worker.kill()
-                        result = Result(
-                            error="killed", message="the query ignored its limits, and its process was ended"
-                        )
-                    else:
+                    if not worker.pending:
                         self._idle.append(worker)
-                    self._kept[query] = result
+                        continue
+                    worker.kill()
+                    found[worker.pending.popleft()] = Result(
+                        error="killed", message="the query ignored its limits, and its process was ended"
+                    )
+                    wanted.extendleft(reversed(worker.pending))
+
+
+def _helping(wanted: deque[Query], share: int) -> list[Query]:
+    """The next queries for one worker: at least one, and no more than fit into a pipe."""
+    queries = [wanted.popleft()]
+    size = len(queries[0].sql)
+    while wanted and len(queries) < share and size + len(wanted[0].sql) <= SENT_CHARACTERS:
+        size += len(wanted[0].sql)
+        queries.append(wanted.popleft())
+    return queries
 
 
 class _Worker:
@@ -172,39 +216,38 @@ class _Worker:
         self.output = self.process.stdout
         os.set_blocking(self.output.fileno(), False)
         self._buffer = bytearray()
+        self.pending: deque[Query] = deque()
+        """Queries that it was given and has not answered, in order."""
 
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def send(self, query: Query) -> bool:
-        request = {
-            "database": query.database,
-            "sql": query.sql,
-            "time_limit_s": query.limits.time_s,
-            "max_rows": query.limits.rows,
-            "max_bytes": query.limits.value_bytes,
-        }
+    def send(self, queries: Sequence[Query]) -> bool:
+        """Gives the worker queries to run; False where it is dead."""
+        requests = [(q.database, q.sql, q.limits.time_s, q.limits.rows, q.limits.value_bytes) for q in queries]
+        self.pending = deque(queries)
         try:
             assert self.process.stdin is not None
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.write(json.dumps(requests).encode() + b"\n")
             self.process.stdin.flush()
         except (BrokenPipeError, OSError):
             return False
         return True
 
-    def receive(self) -> Result | None:
-        """The reply, or None where it is not whole yet or the process has died."""
+    def deadline(self) -> float:
+        """When the answer to the query that it works on is overdue, on the monotonic clock."""
+        return time.monotonic() + self.pending[0].limits.time_s + GRACE_S
+
+    def receive(self) -> list[tuple[Query, Result]]:
+        """The answers that have come in whole since the last time."""
         while chunk := self.output.read(1 << 20):
             self._buffer += chunk
-        if not self._buffer.endswith(b"\n"):
-            return None
-        reply = json.loads(bytes(self._buffer))
-        self._buffer.clear()
-        if "error" in reply:
-            return Result(error=reply["error"], message=reply["message"])
-        rows = tuple(tuple(_decoded(v) for v in row) for row in reply["rows"])
-        return Result(tuple(reply["columns"]), rows)
+        whole, newline, rest = self._buffer.rpartition(b"\n")
+        if not newline:
+            return []
+        self._buffer = bytearray(rest)
+        return [(self.pending.popleft(), _result(json.loads(line))) for line in whole.split(b"\n")]
 
     def kill(self) -> None:
         self.process.kill()
@@ -215,6 +258,16 @@ class _Worker:
                     pipe.close()
                 except OSError:
                     continue
+
+
+def _result(reply: dict[str, Any]) -> Result:
+    reads = tuple((str(table), str(column)) for table, column in reply.get("reads", ()))
+    if "error" in reply:
+        return Result(error=reply["error"], message=reply["message"], reads=reads)
+    rows = reply["rows"]
+    if any(isinstance(value, dict) for row in rows for value in row):
+        rows = [[_decoded(value) for value in row] for row in rows]
+    return Result(tuple(reply["columns"]), tuple(map(tuple, rows)), reads=reads)
 
 
 def _decoded(value: Any) -> Any:

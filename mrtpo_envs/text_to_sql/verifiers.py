@@ -6,22 +6,23 @@ over all workers at once (`prefetch`). Outcomes speak of the response alone; wha
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlglot import exp, tokenize
+from sqlglot import tokenize
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from mrtpo_envs.task import Task
 from mrtpo_envs.text_to_sql import compare
-from mrtpo_envs.text_to_sql.analysis import Parts, Schema, f1, parsed, parts_of, with_sort_keys
+from mrtpo_envs.text_to_sql.analysis import Parts, Schema, f1, parts_of, with_sort_keys
 from mrtpo_envs.text_to_sql.answer import STATEMENT, SqlAnswer, find_sql
 from mrtpo_envs.text_to_sql.database import schema_of
-from mrtpo_envs.text_to_sql.pool import NOT_SAFE, Limits, Query, Result, execute, execute_many
+from mrtpo_envs.text_to_sql.pool import NOT_SAFE, TOO_MUCH, Limits, Query, Result, execute, execute_many
 from mrtpo_envs.verifier import Evidence, Span, Verdict, Verifier, cannot_judge
 
 SHOWN_ROWS = 5
@@ -66,7 +67,37 @@ def schema(task: Task) -> Schema:
 
 def gold_parts(task: Task) -> Parts | None:
     """Tables and columns of the gold query."""
-    return parts_of(gold_sql(task), schema(task))
+    return _parts(task, _gold_with_keys(task)[0]) or _parts(task, gold_sql(task))
+
+
+def _parts(task: Task, sql: str) -> Parts | None:
+    """Tables and columns of a query: what SQLite itself resolved the names to, or, for a query that it does not take,
+    what sqlglot can tell; None where neither can."""
+    database = databases(task)[0]
+    result = execute(Query(database, sql, limits(task)))
+    if result.ok or (result.reads and result.error in TOO_MUCH):
+        return _known(result.reads, sql, schema_of(database))
+    return parts_of(sql, schema_of(database))
+
+
+@functools.lru_cache(maxsize=4096)
+def _known(reads: tuple[tuple[str, str], ...], sql: str, schema: Schema) -> Parts:
+    """The tables and columns of the schema among those that were read: no internal table, no bare row number.
+
+    SQLite compares the columns of USING and NATURAL without reporting them as read; they are added.
+    """
+    columns = {t.lower(): {c.lower() for c in cs} for t, cs in schema}
+    read = {(table.lower(), column.lower()) for table, column in reads if table.lower() in columns}
+    tables = {table for table, _ in read}
+    joined = {name.strip(' \t\n"`[]').lower() for names in _USING.findall(sql) for name in names.split(",")}
+    if _NATURAL.search(sql):
+        joined |= {c for one, two in itertools.combinations(sorted(tables), 2) for c in columns[one] & columns[two]}
+    read |= {(table, column) for table in tables for column in joined}
+    return Parts(frozenset(tables), frozenset(f"{t}.{c}" for t, c in read if c in columns[t]))
+
+
+_USING = re.compile(r"\busing\s*\(([^()]*)\)", re.IGNORECASE)
+_NATURAL = re.compile(r"\bnatural\b", re.IGNORECASE)
 
 
 def _gold_with_keys(task: Task) -> tuple[str, tuple[int, ...] | None]:
@@ -75,17 +106,23 @@ def _gold_with_keys(task: Task) -> tuple[str, tuple[int, ...] | None]:
     return keyed if keyed is not None else (gold_sql(task), None)
 
 
-def _gold(task: Task, database: str) -> tuple[Result, list[int] | None]:
+def _gold(task: Task, database: str) -> tuple[Result, Sequence[int] | None]:
     """The gold result on a database, and the sizes of its runs of rows with equal sort keys where order matters."""
     sql, positions = _gold_with_keys(task)
     result = execute(Query(database, sql, limits(task)))
+    if result.ok and positions:
+        return _in_runs(result, positions)
     if positions is None:
         return result, None
     if not result.ok:  # the keys could not be selected: then every row has its place
         result = execute(Query(database, gold_sql(task), limits(task)))
         return result, [1] * len(result.rows)
-    if not positions:
-        return result, [1] * len(result.rows)
+    return result, [1] * len(result.rows)
+
+
+@functools.lru_cache(maxsize=512)
+def _in_runs(result: Result, positions: tuple[int, ...]) -> tuple[Result, Sequence[int]]:
+    """The result without the sort keys that were added to it, and the sizes of its runs of equal keys."""
     keys = [tuple(row[p] for p in positions) for row in result.rows]
     blocks: list[int] = []
     for i, key in enumerate(keys):
@@ -161,7 +198,7 @@ class SchemaLinking(SqlVerifier):
         if gold is None:
             return cannot_judge("the gold query cannot be taken apart")
         answer = find_sql(response)
-        found = parts_of(answer.sql, schema(task)) if answer.sql else None
+        found = _parts(task, answer.sql) if answer.sql else None
         if found is None:
             return Verdict(0.0, "no query that can be taken apart" if answer.sql else answer.found, Evidence.ABSENT)
         tables, columns = f1(gold.tables, found.tables), f1(gold.columns, found.columns)
@@ -342,7 +379,7 @@ _CLAUSES = {
 def _differing_clauses(task: Task, answer: SqlAnswer) -> tuple[Span, ...]:
     """The clauses of the query that are not the gold query's, where both are plain enough to tell; else all of it."""
     gold, found = _clauses(gold_sql(task)), _clauses(answer.sql)
-    if not gold or not found or not isinstance(parsed(answer.sql), exp.Select):
+    if not gold or not found:
         return (_whole(answer),)
     spans = []
     for name, (start, end) in found.items():
@@ -353,10 +390,12 @@ def _differing_clauses(task: Task, answer: SqlAnswer) -> tuple[Span, ...]:
     return tuple(spans) or (_whole(answer),)
 
 
+@functools.lru_cache(maxsize=4096)
 def _plain(sql: str) -> list[str]:
     return re.findall(r"\w+|[^\w\s]", sql.lower().replace('"', "'").rstrip(" ;"))
 
 
+@functools.lru_cache(maxsize=4096)
 def _clauses(sql: str) -> dict[str, tuple[int, int]]:
     """Ranges of the outermost clauses of a query without compounds; empty where it has some."""
     try:

@@ -17,9 +17,10 @@ What holds a query back, outermost first:
   write of any kind, no function that touches files or code;
 - a progress handler that ends a statement when its time is over, and a cap on rows.
 
-The protocol is one line of JSON in, one out. A request has `database`, `sql`, `time_limit_s`, `max_rows`, `max_bytes`;
-a reply has `columns` and `rows`, or `error` (a kind from `pool.ERRORS`) and `message`. No message names a path. This
-file imports the standard library alone, so that a worker starts in milliseconds.
+The protocol is lines of JSON. One line in holds a list of requests `[database, sql, time_limit_s, max_rows, max_bytes]`;
+each gets a line out, as soon as it is done, with `columns` and `rows`, or `error` (a kind from `pool.ERRORS`) and
+`message`, and in both cases `reads`: the tables and columns that SQLite resolved the statement's names to. No message
+names a path. This file imports the standard library alone, so that a worker starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -68,10 +69,15 @@ class Database:
             (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
         ):
             self.connection.setlimit(limit, value)
+        self.views = {row[0] for row in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
         self.refused = ""
+        self.reads: dict[tuple[str, str], None] = {}
         self.connection.set_authorizer(self._authorize)
 
     def _authorize(self, action: int, first: Any, second: Any, database: Any, trigger: Any) -> int:
+        # `trigger` names the CTE or view that reads; what a view reads is not the query's own choice
+        if action == sqlite3.SQLITE_READ and trigger not in self.views:
+            self.reads[first or "", second or ""] = None
         if action in _ALLOWED or (
             action == sqlite3.SQLITE_FUNCTION and str(second).lower() not in _FORBIDDEN_FUNCTIONS
         ):
@@ -83,6 +89,12 @@ class Database:
 
     def run(self, sql: str, time_limit_s: float, max_rows: int, max_bytes: int) -> dict[str, Any]:
         """The reply to one request."""
+        self.reads = {}
+        reply = self._run(sql, time_limit_s, max_rows, max_bytes)
+        reply["reads"] = list(self.reads)
+        return reply
+
+    def _run(self, sql: str, time_limit_s: float, max_rows: int, max_bytes: int) -> dict[str, Any]:
         connection = self.connection
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max_bytes)
         deadline = time.monotonic() + time_limit_s
@@ -176,19 +188,18 @@ def main() -> None:
     _limit_process()
     opened: dict[str, Database] = {}
     for line in sys.stdin:
-        request = json.loads(line)
-        path = request["database"]
-        try:
-            if path not in opened:
-                if len(opened) >= OPEN_DATABASES:
-                    opened.pop(next(iter(opened))).connection.close()
-                opened[path] = Database(path)
-            reply = opened[path].run(request["sql"], request["time_limit_s"], request["max_rows"], request["max_bytes"])
-        except (sqlite3.Error, MemoryError, RecursionError) as error:
-            opened.pop(path, None)
-            reply = _error("error", re.sub(r"\S*/\S*", "", str(error)) or "the database cannot be read")
-        sys.stdout.write(json.dumps(reply) + "\n")
-        sys.stdout.flush()
+        for path, sql, time_limit_s, max_rows, max_bytes in json.loads(line):
+            try:
+                if path not in opened:
+                    if len(opened) >= OPEN_DATABASES:
+                        opened.pop(next(iter(opened))).connection.close()
+                    opened[path] = Database(path)
+                reply = opened[path].run(sql, time_limit_s, max_rows, max_bytes)
+            except (sqlite3.Error, MemoryError, RecursionError) as error:
+                opened.pop(path, None)
+                reply = _error("error", re.sub(r"\S*/\S*", "", str(error)) or "the database cannot be read")
+            sys.stdout.write(json.dumps(reply) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import pytest
 
 import mrtpo_envs
 from mrtpo_envs import Evidence, score, score_many
-from mrtpo_envs.text_to_sql import LEVELS, Limits, TaskGenerator, make_task, solution
+from mrtpo_envs.text_to_sql import LEVELS, Limits, TaskGenerator, make_task, pool, solution
 from mrtpo_envs.text_to_sql.generator import THEMES
-from mrtpo_envs.text_to_sql.pool import ERRORS, Query, execute
+from mrtpo_envs.text_to_sql.pool import ERRORS, Query, execute, execute_many
 from mrtpo_envs.text_to_sql.verifiers import REWARDS, databases
 
 CASES = Path(__file__).parents[1] / "cases" / "verifier_cases.jsonl"
@@ -224,6 +224,56 @@ def test_a_solution_gets_full_reward_and_its_prompt_hides_the_gold():
     assert "WHERE id = 1" not in text
     for verifier in one.verifiers:
         assert bool(verifier.statement(one)) != bool(verifier.reference(one))
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables", "columns"),
+    [
+        ("SELECT x.name FROM t AS x", ["t"], ["t.name"]),
+        ("SELECT [x]." + '"NAME" FROM `t` x', ["t"], ["t.name"]),
+        ("SELECT * FROM t", ["t"], ["t.id", "t.n", "t.name"]),
+        ("SELECT count(*) FROM t", ["t"], []),
+        ('SELECT name FROM t WHERE name = "a"', ["t"], ["t.name"]),
+        ("WITH t2 AS (SELECT name AS n FROM t) SELECT n FROM t2", ["t"], ["t.name"]),
+        ("WITH u AS (SELECT b FROM u) SELECT name FROM t", ["t"], ["t.name"]),
+        ("SELECT u.b FROM t JOIN u ON u.id = t.id", ["t", "u"], ["t.id", "u.b", "u.id"]),
+        ("SELECT u.b FROM t JOIN u USING (id)", ["t", "u"], ["t.id", "u.b", "u.id"]),
+        ("SELECT b FROM t NATURAL JOIN u", ["t", "u"], ["t.id", "u.b", "u.id"]),
+        ("SELECT name FROM t WHERE EXISTS (SELECT 1 FROM u WHERE b = name)", ["t", "u"], ["t.name", "u.b"]),
+        ("SELECT shown FROM v", ["v"], ["v.shown"]),
+        ("SELECT name FROM sqlite_master", [], []),
+        ("SELECT 1", [], []),
+        ("SELECT name FROM t, t t2", ["t"], None),  # ambiguous: sqlglot's best guess
+        ("SELECT nam, id FROM t", ["t"], ["t.id"]),  # SQLite does not take it, and what can be told is told
+        ("WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r) SELECT x, id FROM r, t", ["t"], ["t.id"]),
+    ],
+)
+def test_tables_and_columns_are_those_that_sqlite_resolves(sql, tables, columns):
+    setup = SETUP + "CREATE TABLE u(id INTEGER, b TEXT); CREATE VIEW v AS SELECT name AS shown, n FROM t;"
+    one = make_task(question="q", gold_sql="SELECT 1", setup_sql=setup, limits=Limits(time_s=0.5))
+    details = score(one, f"```sql\n{sql}\n```")["schema"].details
+    assert details["tables"] == tables
+    assert columns is None or details["columns"] == columns
+
+
+def test_queries_that_a_killed_worker_had_not_begun_are_run():
+    [path] = databases(task())
+    killer = Query(path, "SELECT printf('%.*c', 1000000000, 'z')", Limits(time_s=0.1, value_bytes=2_000_000_000))
+    ask = [Query(path, f"SELECT {i}") for i in range(200)]
+    answers = execute_many([*ask[:50], killer, *ask[50:]])
+    assert [a.rows for a in answers[:50] + answers[51:]] == [((i,),) for i in range(200)]
+
+
+def test_results_that_are_kept_have_a_bound(monkeypatch):
+    monkeypatch.setattr(pool, "KEPT_CELLS", 250)
+    [path] = databases(task())
+    one = pool.Pool(1)
+    count = "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r LIMIT 100) SELECT x FROM r"
+    for i in range(5):
+        [result] = one.run([Query(path, f"{count} -- {i}")])
+        assert len(result.rows) == 100
+    assert sum(r.cells for r in one._kept.values()) == one._cells == 200
+    one.close()
 
 
 # the environment ----------------------------------------------------------------------------------------------------
