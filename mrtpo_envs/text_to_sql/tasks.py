@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mrtpo_envs.errors import TaskError, unknown
 from mrtpo_envs.task import Privileged, Prompt, Segment, Task
 from mrtpo_envs.text_to_sql.answer import STATEMENT
-from mrtpo_envs.text_to_sql.database import schema_of, schema_text
+from mrtpo_envs.text_to_sql.database import Descriptions, estimate_tokens, schema_of, schema_text
 from mrtpo_envs.text_to_sql.pool import Limits, database_of
 from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS, REWARDS
 
@@ -21,10 +21,13 @@ def make_task(
     setup_sql: str | None = None,
     database: str | Path | None = None,
     extra_setup_sql: Sequence[str] = (),
+    extra_databases: Sequence[str | Path] = (),
     rewards: Sequence[str] = DEFAULT_REWARDS,
     hint: str = "",
     sample_values: int = 0,
-    schema_characters: int = 6000,
+    schema_tokens: int = 2000,
+    count_tokens: Callable[[str], int] = estimate_tokens,
+    descriptions: Descriptions = (),
     limits: Limits | None = None,
     id: str = "",
     metadata: dict[str, Any] | None = None,
@@ -36,11 +39,14 @@ def make_task(
         gold_sql: a query that answers it.
         setup_sql: SQL that makes the database, trusted; or
         database: path of a SQLite file.
-        extra_setup_sql: more databases that the query must be right on, for the reward "suite".
+        extra_setup_sql: more databases that the query must be right on, for the reward "suite"; or
+        extra_databases: paths of such.
         rewards: names from `REWARDS`, in order.
         hint: knowledge that the question needs (BIRD's evidence), shown in the prompt.
         sample_values: how many values of each column the prompt shows.
-        schema_characters: longest schema text; tables that the gold query does not use are left out of a longer one.
+        schema_tokens: most tokens of the schema's text; of a longer one, what the gold query needs stays (`schema_text`).
+        count_tokens: how many tokens a text has, say `lambda text: len(tokenizer(text).input_ids)`; an estimate by default.
+        descriptions: (table, column, meaning) of columns, shown as comments.
         limits: what a query may use.
 
     Raises:
@@ -57,10 +63,10 @@ def make_task(
         if name not in REWARDS:
             raise unknown("reward", name, REWARDS)
     first = database_of(setup_sql) if setup_sql is not None else _existing(str(database))
-    paths = (first, *(database_of(sql) for sql in extra_setup_sql))
+    paths = (first, *(database_of(sql) for sql in extra_setup_sql), *(_existing(str(path)) for path in extra_databases))
     schema_of(first)  # or say now that this is no database
     verifiers = tuple(REWARDS[name]() for name in rewards)
-    text = schema_text(first, gold_sql, sample_values, schema_characters)
+    text = schema_text(first, gold_sql, sample_values, schema_tokens, count_tokens, tuple(descriptions))
     parts = [f"{text}\n\n{hint + chr(10) if hint else ''}Question: {question}\n"]
     stated = Segment(STATEMENT, "format") if "format" in rewards else Segment(STATEMENT)
     return Task(

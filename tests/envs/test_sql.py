@@ -10,6 +10,7 @@ import pytest
 import mrtpo_envs
 from mrtpo_envs import Evidence, score, score_many
 from mrtpo_envs.text_to_sql import LEVELS, Limits, TaskGenerator, make_task, pool, solution
+from mrtpo_envs.text_to_sql.database import estimate_tokens
 from mrtpo_envs.text_to_sql.generator import THEMES
 from mrtpo_envs.text_to_sql.pool import ERRORS, Query, execute, execute_many
 from mrtpo_envs.text_to_sql.verifiers import REWARDS, databases
@@ -328,12 +329,31 @@ def test_bad_tasks_are_refused(options, message):
         make_task(**given)
 
 
-def test_a_long_schema_keeps_what_the_gold_query_needs():
-    tables = ";".join(f"CREATE TABLE t{i}(a INTEGER, b TEXT)" for i in range(100))
-    one = make_task(question="q", gold_sql="SELECT a FROM t77", setup_sql=tables, schema_characters=300)
-    text = one.prompt.messages()[0]["content"]
-    assert "TABLE t77(" in text
-    assert len(text) < 600
+MANY = ";".join(f"CREATE TABLE t{i}(a INTEGER, b TEXT)" for i in range(100))
+WIDE = "CREATE TABLE w(id INTEGER PRIMARY KEY, " + ", ".join(f"column_{i} TEXT" for i in range(200)) + ")"
+
+
+@pytest.mark.parametrize(
+    ("setup", "gold", "there"),
+    [
+        (MANY, "SELECT a FROM t77", "TABLE t77(a INTEGER, b TEXT);"),
+        (WIDE, "SELECT column_150 FROM w", "column_150 TEXT"),
+        (MANY + ";" + WIDE, "SELECT column_3 FROM w, T5", "TABLE t5("),
+    ],
+)
+def test_a_long_schema_is_cut_to_its_budget_and_keeps_what_the_gold_query_needs(setup, gold, there):
+    one = make_task(question="q", gold_sql=gold, setup_sql=setup, schema_tokens=100)
+    schema = one.prompt.messages()[0]["content"].partition("\n\nQuestion")[0]
+    assert there in schema
+    assert 60 < estimate_tokens(schema) <= 100
+    assert len(make_task(question="q", gold_sql=gold, setup_sql=setup, count_tokens=lambda t: 1).prompt.text) > 3000
+
+
+def test_what_the_gold_query_needs_stays_even_over_the_budget():
+    gold = "SELECT " + ", ".join(f"column_{i}" for i in range(50)) + " FROM w"
+    text = make_task(question="q", gold_sql=gold, setup_sql=WIDE, schema_tokens=20).prompt.text
+    assert all(f"column_{i} TEXT" in text for i in range(50))
+    assert "column_60" not in text
 
 
 def test_values_can_be_shown():
