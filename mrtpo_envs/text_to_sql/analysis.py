@@ -8,6 +8,10 @@ is valid, never the parser here.
 from __future__ import annotations
 
 import functools
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +32,31 @@ class Parts:
     columns: frozenset[str]
 
 
+_ours: ContextVar[bool] = ContextVar("mrtpo_parsing", default=False)
+
+
+class _Quiet(logging.Filter):
+    """Drops what sqlglot logs while it reads for us: it warns at every statement it skips, and responses are full of them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _ours.get()
+
+
+logging.getLogger("sqlglot").addFilter(_Quiet())
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Silences what sqlglot logs for us, and for no one else who uses it in this process."""
+    token = _ours.set(True)
+    try:
+        yield
+    finally:
+        _ours.reset(token)
+
+
 @functools.lru_cache(maxsize=4096)
+@quietly()
 def parsed(sql: str) -> exp.Query | None:
     """The query's tree, or None where sqlglot cannot read it. Treat it as read-only."""
     if len(sql) > 20_000 or sql.count("(") > 150:
@@ -41,6 +69,7 @@ def parsed(sql: str) -> exp.Query | None:
 
 
 @functools.lru_cache(maxsize=4096)
+@quietly()
 def parts_of(sql: str, schema: Schema) -> Parts | None:
     """The tables and columns that a query uses; None where it cannot be read."""
     tree = parsed(sql)
@@ -109,6 +138,7 @@ def f1(gold: frozenset[str], found: frozenset[str]) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
+@quietly()
 def with_sort_keys(sql: str) -> tuple[str, tuple[int, ...]] | None:
     """A query that also selects what the outermost ORDER BY sorts by, and the positions of those keys in its rows.
 
@@ -144,3 +174,90 @@ def with_sort_keys(sql: str) -> tuple[str, tuple[int, ...]] | None:
         for i, key in enumerate(reversed(extra)):
             tree.append("expressions", exp.alias_(key.copy(), f"mrtpo_key_{i}"))
     return tree.sql("sqlite"), tuple(positions)
+
+
+# conditions ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A column compared with a constant: `op` is =, <>, <, <=, >, >=, like or a negated one of these, as "not like"."""
+
+    table: str
+    column: str
+    op: str
+    value: str
+    """The constant's text, whether it was quoted or not."""
+
+
+_COMPARED: dict[type[Any], tuple[str, str]] = {
+    exp.EQ: ("=", "="), exp.NEQ: ("<>", "<>"), exp.GT: (">", "<"), exp.GTE: (">=", "<="), exp.LT: ("<", ">"),
+    exp.LTE: ("<=", ">="), exp.Like: ("like", "like"),
+}  # fmt: skip
+"""Signs of comparisons, as they stand and with their sides swapped."""
+
+
+@functools.lru_cache(maxsize=4096)
+@quietly()
+def conditions_of(sql: str, schema: Schema) -> tuple[tuple[Condition, ...], ...]:
+    """The conditions of each (sub-)query against constants: WHERE, and HAVING as far as it compares a bare column."""
+    found: list[tuple[Condition, ...]] = []
+    for scope, resolve in _scopes(sql, schema):
+        mine: list[Condition] = []
+        for node in scope.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.Between, exp.In):
+            negated = "not " if isinstance(node.parent, exp.Not) else ""
+            if isinstance(node, exp.Between):
+                compared = [(node.this, ">=", node.args["low"]), (node.this, "<=", node.args["high"])]
+            elif isinstance(node, exp.In):
+                compared = [(node.this, "=", node.expressions[0])] if node.expressions else []
+            else:
+                there, swapped = _COMPARED[type(node)]
+                compared = [(node.this, there, node.expression), (node.expression, swapped, node.this)]
+            for side, op, other in compared:
+                value = _constant(other, resolve)
+                if isinstance(side, exp.Column) and value is not None:
+                    mine.extend(Condition(*name.split(".", 1), negated + op, value) for name in resolve(side))
+        found.append(tuple(mine))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=4096)
+@quietly()
+def joins_of(sql: str, schema: Schema) -> frozenset[tuple[str, str]]:
+    """Pairs of `table.column`s of different tables that the query sets equal."""
+    pairs: set[tuple[str, str]] = set()
+    for scope, resolve in _scopes(sql, schema):
+        for node in scope.find_all(exp.EQ):
+            if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Column):
+                one, two = resolve(node.this), resolve(node.expression)
+                if one and two and one[0].split(".")[0] != two[0].split(".")[0]:
+                    pairs.add((min(one[0], two[0]), max(one[0], two[0])))
+    return frozenset(pairs)
+
+
+def _scopes(sql: str, schema: Schema) -> list[tuple[Scope, Callable[[exp.Column], list[str]]]]:
+    """The query's scopes, each with the function that resolves its columns to `table.column`s; none where it cannot be read."""
+    tree = parsed(sql)
+    if tree is None:
+        return []
+    known = {table.lower(): {c.lower() for c in columns} for table, columns in schema}
+    found: list[tuple[Scope, Callable[[exp.Column], list[str]]]] = []
+    try:
+        for scope in traverse_scope(tree):
+            sources = {a.lower(): s.name.lower() for a, s in scope.sources.items() if isinstance(s, exp.Table)}
+            found.append(
+                (scope, functools.partial(_resolved, own=sources, reachable={**_outer(scope), **sources}, known=known))
+            )
+    except (SqlglotError, RecursionError, KeyError):
+        return []
+    return found
+
+
+def _constant(node: Any, resolve: Callable[[exp.Column], list[str]]) -> str | None:
+    if isinstance(node, exp.Literal):
+        return node.name
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        return "-" + node.this.name
+    if isinstance(node, exp.Column) and not node.table and not resolve(node):
+        return node.name  # a double-quoted text
+    return None

@@ -350,6 +350,7 @@ def _whole(answer: SqlAnswer) -> Span:
 
 def _words(answer: SqlAnswer, names: set[str]) -> tuple[Span, ...]:
     """Where identifiers stand in the query, as whole words whatever their case."""
+    names = names - {""}  # a message that stops at "." names nothing
     if not names:
         return ()
     pattern = r"(?<!\w)(?:" + "|".join(re.escape(n) for n in sorted(names)) + r")(?!\w)"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import time
 from pathlib import Path
 
@@ -366,3 +367,30 @@ def test_another_process_that_is_killed_is_replaced():
     slow = Query(path, "SELECT printf('%.*c', 1000000000, 'y')", Limits(time_s=0.3, value_bytes=2_000_000_000))
     assert execute(slow).error in ("killed", "too_big", "timeout")
     assert execute(Query(path, "SELECT 41 + 1")).rows == ((42,),)
+
+
+def garbled(rng, sql):
+    """Something near to SQL: pieces of it at random, or a query with some taken out and put in."""
+    pieces = (
+        "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT name id count(*) ( ) , . ; ' \" ` [ ] = > 1 'x' CREATE TABLE IF WITH AS "
+        "JOIN ON USING UNION ALL EXCEPT * a. .b -- /* */ VALUES NOT IN INSERT PRAGMA NULL ? :a ```sql ```"
+    ).split(" ")
+    words = [rng.choice(pieces) for _ in range(rng.randint(0, 12))] if rng.random() < 0.5 else sql.split(" ")
+    for _ in range(rng.randint(0, 3)):
+        words.insert(rng.randint(0, len(words)), rng.choice(pieces))
+        if rng.random() < 0.5:
+            words.pop(rng.randrange(len(words)))
+    return f"```sql\n{' '.join(words)}\n```"
+
+
+def test_every_response_is_judged_and_nothing_is_printed(capfd, caplog):
+    rng = random.Random(5)
+    generate = TaskGenerator(levels=[*LEVELS], rewards=[*REWARDS])
+    tasks = [generate(i) for i in range(60)]
+    pairs = [(task, garbled(rng, task.privileged["gold_sql"])) for task in tasks for _ in range(25)]
+    verifications = score_many(pairs)
+    lost = [pair[1] for pair, v in zip(pairs, verifications, strict=True) if None in v.rewards.values()]
+    assert lost == []
+    assert any('near "."' in v["valid"].outcome for v in verifications)  # the message that names nothing
+    assert caplog.records == []
+    assert capfd.readouterr() == ("", "")
