@@ -36,7 +36,7 @@ _ours: ContextVar[bool] = ContextVar("mrtpo_parsing", default=False)
 
 
 class _Quiet(logging.Filter):
-    """Drops what sqlglot logs while it reads for us: it warns at every statement it skips, and responses are full of them."""
+    """Drops what sqlglot logs while it reads for us: it warns at every statement that it skips, and responses have many."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _ours.get()
@@ -197,28 +197,51 @@ _COMPARED: dict[type[Any], tuple[str, str]] = {
 """Signs of comparisons, as they stand and with their sides swapped."""
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One SELECT of a query: what it compares with constants, and the `table.column`s that it selects as they are."""
+
+    conditions: tuple[Condition, ...]
+    selected: tuple[str, ...]
+
+
 @functools.lru_cache(maxsize=4096)
 @quietly()
-def conditions_of(sql: str, schema: Schema) -> tuple[tuple[Condition, ...], ...]:
-    """The conditions of each (sub-)query against constants: WHERE, and HAVING as far as it compares a bare column."""
-    found: list[tuple[Condition, ...]] = []
-    for scope, resolve in _scopes(sql, schema):
-        mine: list[Condition] = []
-        for node in scope.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.Between, exp.In):
-            negated = "not " if isinstance(node.parent, exp.Not) else ""
-            if isinstance(node, exp.Between):
-                compared = [(node.this, ">=", node.args["low"]), (node.this, "<=", node.args["high"])]
-            elif isinstance(node, exp.In):
-                compared = [(node.this, "=", node.expressions[0])] if node.expressions else []
-            else:
-                there, swapped = _COMPARED[type(node)]
-                compared = [(node.this, there, node.expression), (node.expression, swapped, node.this)]
-            for side, op, other in compared:
-                value = _constant(other, resolve)
-                if isinstance(side, exp.Column) and value is not None:
-                    mine.extend(Condition(*name.split(".", 1), negated + op, value) for name in resolve(side))
-        found.append(tuple(mine))
-    return tuple(found)
+def blocks_of(sql: str, schema: Schema) -> tuple[Block, ...]:
+    """The SELECTs of a query. One within `IN (...)` is also part of the one around it, whose rows must meet both."""
+    scopes = _scopes(sql, schema)
+    own = {id(scope): _conditions(scope, resolve) for scope, resolve in scopes}
+    blocks: list[Block] = []
+    for scope, resolve in scopes:
+        inner = [c for s, _ in scopes if s.parent is scope and _is_within_in(s) for c in own[id(s)]]
+        selected = [name for e in _selected(scope) if isinstance(e, exp.Column) for name in resolve(e)]
+        blocks.append(Block((*own[id(scope)], *inner), tuple(selected)))
+    return tuple(blocks)
+
+
+def _is_within_in(scope: Scope) -> bool:
+    around = scope.expression.find_ancestor(exp.In, exp.Select)
+    return isinstance(around, exp.In) and not isinstance(around.parent, exp.Not)
+
+
+def _conditions(scope: Scope, resolve: Callable[[exp.Column], list[str]]) -> list[Condition]:
+    found: list[Condition] = []
+    for node in scope.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.Between, exp.In):
+        negated = "not " if isinstance(node.parent, exp.Not) else ""
+        if isinstance(node, exp.Between):
+            compared = [(node.this, ">=", node.args["low"]), (node.this, "<=", node.args["high"])]
+        elif isinstance(node, exp.In):
+            compared = [(node.this, "=", node.expressions[0])] if node.expressions else []
+        else:
+            there, swapped = _COMPARED[type(node)]
+            compared = [(node.this, there, node.expression), (node.expression, swapped, node.this)]
+        for side, op, other in compared:
+            value = _constant(other, resolve)
+            if isinstance(side, exp.Column) and value is not None:
+                for name in resolve(side):
+                    table, column = name.split(".", 1)
+                    found.append(Condition(table, column, negated + op, value))
+    return found
 
 
 @functools.lru_cache(maxsize=4096)
@@ -236,7 +259,7 @@ def joins_of(sql: str, schema: Schema) -> frozenset[tuple[str, str]]:
 
 
 def _scopes(sql: str, schema: Schema) -> list[tuple[Scope, Callable[[exp.Column], list[str]]]]:
-    """The query's scopes, each with the function that resolves its columns to `table.column`s; none where it cannot be read."""
+    """The query's scopes, each with what resolves its columns to `table.column`s; none where it cannot be read."""
     tree = parsed(sql)
     if tree is None:
         return []
@@ -261,3 +284,25 @@ def _constant(node: Any, resolve: Callable[[exp.Column], list[str]]) -> str | No
     if isinstance(node, exp.Column) and not node.table and not resolve(node):
         return node.name  # a double-quoted text
     return None
+
+
+# ties ---------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+@quietly()
+def without_limit(sql: str) -> tuple[str, tuple[int, ...], int] | None:
+    """A query with ORDER BY and LIMIT, its LIMIT taken away: the query with its sort keys, their positions (see
+    `with_sort_keys`), and how many rows the limit let through, offset included. None for other queries, and where the
+    keys cannot be selected."""
+    tree = parsed(sql)
+    limit = tree.args.get("limit") if tree is not None else None
+    if tree is None or limit is None or not isinstance(limit.expression, exp.Literal):
+        return None
+    tree = tree.copy()
+    offset = tree.args.get("offset")
+    kept = int(limit.expression.name) + (int(offset.expression.name) if offset is not None else 0)
+    tree.set("limit", None)
+    tree.set("offset", None)
+    keyed = with_sort_keys(tree.sql("sqlite"))
+    return (*keyed, kept) if keyed is not None and keyed[1] else None

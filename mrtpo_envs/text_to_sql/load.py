@@ -44,6 +44,7 @@ class Record:
     setup_sql: Callable[[], str] | None = None
     """what makes the database, asked for when the task is made."""
     extra_databases: tuple[str, ...] = ()
+    extra_setup_sql: tuple[Callable[[], str], ...] = ()
     hint: str = ""
     id: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -105,6 +106,7 @@ class Questions(TaskSet):
             database=record.database,
             setup_sql=record.setup_sql() if record.setup_sql is not None else None,
             extra_databases=record.extra_databases,
+            extra_setup_sql=[make() for make in record.extra_setup_sql],
             rewards=self.rewards,
             hint=record.hint,
             id=record.id or f"{self.source}-{index}",
@@ -278,7 +280,7 @@ def _record(row: Any, homes: Sequence[Path], default_id: str) -> Record:
     hint = next((str(row[name]) for name in ("evidence", "hint") if row.get(name)), "")
     identity = next((str(row[name]) for name in ("question_id", "id") if row.get(name) is not None), default_id)
     metadata = {"difficulty": str(row["difficulty"])} if row.get("difficulty") else {}
-    return Record(question, gold, db_id, database, None, extra, hint, identity, metadata)
+    return Record(question, gold, db_id, database, extra_databases=extra, hint=hint, id=identity, metadata=metadata)
 
 
 @functools.lru_cache(maxsize=4096)

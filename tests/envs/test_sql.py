@@ -372,8 +372,8 @@ def test_another_process_that_is_killed_is_replaced():
 def garbled(rng, sql):
     """Something near to SQL: pieces of it at random, or a query with some taken out and put in."""
     pieces = (
-        "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT name id count(*) ( ) , . ; ' \" ` [ ] = > 1 'x' CREATE TABLE IF WITH AS "
-        "JOIN ON USING UNION ALL EXCEPT * a. .b -- /* */ VALUES NOT IN INSERT PRAGMA NULL ? :a ```sql ```"
+        "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT name id count(*) ( ) , . ; ' \" ` [ ] = > 1 'x' CREATE TABLE "
+        "IF WITH AS JOIN ON USING UNION ALL EXCEPT * a. .b -- /* */ VALUES NOT IN INSERT PRAGMA NULL ? :a ```sql ```"
     ).split(" ")
     words = [rng.choice(pieces) for _ in range(rng.randint(0, 12))] if rng.random() < 0.5 else sql.split(" ")
     for _ in range(rng.randint(0, 3)):
