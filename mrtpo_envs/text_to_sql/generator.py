@@ -12,6 +12,7 @@ import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mrtpo_envs.errors import ConfigError, TaskError, unknown
 from mrtpo_envs.task import Task
@@ -216,7 +217,8 @@ class TaskGenerator:
         seed: another seed, other tasks.
         split: "train" or "test".
         levels: names from `LEVELS`.
-        rewards: see `make_task`.
+        rewards: names from `REWARDS`.
+        options: of `make_task`.
 
     Raises:
         ConfigError, UnknownNameError: impossible options.
@@ -229,6 +231,7 @@ class TaskGenerator:
         split: str = "train",
         levels: Sequence[str] = ("filter", "aggregate", "group", "join"),
         rewards: Sequence[str] = DEFAULT_REWARDS,
+        **options: Any,
     ) -> None:
         if isinstance(levels, str) or not levels:
             raise ConfigError(f"levels must be a list of one or more of {', '.join(LEVELS)}; got {levels!r}")
@@ -236,6 +239,7 @@ class TaskGenerator:
             if level not in LEVELS:
                 raise unknown("level", str(level), LEVELS)
         self.seed, self.split, self.levels, self.rewards = seed, split, list(levels), tuple(rewards)
+        self.options = options
 
     def __call__(self, index: int) -> Task:
         """Task `index`."""
@@ -252,6 +256,7 @@ class TaskGenerator:
                     rewards=self.rewards,
                     id=f"sql-{self.split}-{self.seed}-{index}",
                     metadata={"source": "generated", "level": level, "database": theme.table},
+                    **self.options,
                 )
         raise TaskError(f"no {level} question was found for the theme {theme.table!r}")
 

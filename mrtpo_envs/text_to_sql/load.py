@@ -14,12 +14,12 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mrtpo_envs.errors import DataError, MrtpoError
+from mrtpo_envs.errors import ConfigError, DataError, MrtpoError, unknown
 from mrtpo_envs.task import Task, TaskSet
 from mrtpo_envs.text_to_sql.database import Descriptions, schema_of
 from mrtpo_envs.text_to_sql.tasks import make_task
@@ -48,6 +48,10 @@ class Record:
     hint: str = ""
     id: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 
 class Questions(TaskSet):
@@ -84,15 +88,38 @@ class Questions(TaskSet):
     def on(self, databases: Iterable[str]) -> Questions:
         """The questions on some of the databases."""
         wanted = set(databases)
-        kept = [record for record in self.records if record.db_id in wanted]
-        return Questions(kept, source=self.source, rewards=self.rewards, options=self.options, skipped=self.skipped)
+        return self._with([record for record in self.records if record.db_id in wanted])
+
+    def spread(self, size: int | None) -> Questions:
+        """At most `size` of them, evenly spread over the whole."""
+        if size is None or size >= len(self.records):
+            return self
+        if size < 1:
+            raise ConfigError(f"a size must be at least 1, got {size!r}")
+        kept = [self.records[i * len(self.records) // size] for i in range(size)]
+        return self._with(kept)
+
+    def _with(self, records: Sequence[Record]) -> Questions:
+        return Questions(records, source=self.source, rewards=self.rewards, options=self.options, skipped=self.skipped)
+
+    def split_questions(self, test_share: float = 0.2) -> tuple[Questions, Questions]:
+        """Two parts, train and test, by question: databases are in both. Which is where follows from the question alone.
+
+        Raises DataError where there is only one question.
+        """
+        order = sorted(range(len(self.records)), key=lambda i: _hash(self.records[i].question))
+        if len(order) < 2:
+            raise DataError(f"{self.source}: one question cannot be split")
+        cut = min(len(order) - 1, max(1, math.ceil(len(order) * test_share)))
+        test, train = (sorted(part) for part in (order[:cut], order[cut:]))
+        return self._with([self.records[i] for i in train]), self._with([self.records[i] for i in test])
 
     def split(self, test_share: float = 0.2) -> tuple[Questions, Questions]:
         """Two parts, train and test, with no database in common: which is where follows from the databases' names alone.
 
         Raises DataError where there is only one database.
         """
-        names = sorted(self.databases, key=lambda name: hashlib.sha256(name.encode("utf-8", "replace")).digest())
+        names = sorted(self.databases, key=_hash)
         if len(names) < 2:
             raise DataError(f"{self.source}: all questions are on {names[0]!r}, and one database cannot be split")
         cut = min(len(names) - 1, max(1, math.ceil(len(names) * test_share)))
@@ -136,10 +163,7 @@ def load_spider(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fals
         DataError: what is missing or wrong, and where.
     """
     root = _folder(folder)
-    names = {"train": ("train_spider", "train_others", "train")}.get(split, (split,))
-    files = [f for name in names if (f := _file(root, name)) is not None]
-    if not files:
-        raise DataError(f"{root} has none of {', '.join(f'{n}.json' for n in names)} (or .jsonl, .csv, .parquet)")
+    files = _split_files(root, SPIDER_FILES, split)
     homes = _existing(root, ("test_database", "database") if split == "test" else ("database", "test_database"))
     return _questions("spider", files, homes, skip_bad, options)
 
@@ -163,12 +187,9 @@ def load_bird(
         DataError: what is missing or wrong, and where.
     """
     root = _folder(folder)
-    names = ("mini_dev_sqlite", "mini_dev") if split.startswith("mini") else (split,)
-    found = [f for name in names if (f := _file(root, name)) is not None]
-    if not found:
-        raise DataError(f"{root} has none of {', '.join(f'{n}.json' for n in names)} (or .jsonl, .csv, .parquet)")
+    files = _split_files(root, BIRD_FILES, split)
     homes = _existing(root, (f"{split}_databases", "dev_databases", "databases", "database"))
-    return _questions("bird", found[:1], homes, skip_bad, {**options, "described": descriptions})
+    return _questions("bird", files[:1], homes, skip_bad, {**options, "described": descriptions})
 
 
 def load_questions(path: str | Path, *, database: str | Path, skip_bad: bool = False, **options: Any) -> Questions:
@@ -209,15 +230,18 @@ def load_wikisql(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fal
         DataError: what is missing or wrong, and where.
     """
     root = _folder(folder)
+    _known_split(WIKISQL_FILES, split)
     files = [root / f"{split}.jsonl", root / f"{split}.tables.jsonl"]
     for file in files:
         if not file.is_file():
             raise DataError(f"{root} has no {file.name}; WikiSQL has {split}.jsonl and {split}.tables.jsonl")
-    tables = {str(table.get("id")): table for table in _read(files[1])}
+    tables = {str(table["id"]): table for table in _read(files[1]) if isinstance(table, dict) and "id" in table}
     records: list[Record] = []
     skipped: list[tuple[int, str]] = []
     for number, row in enumerate(_read(files[0]), 1):
         try:
+            if isinstance(row, DataError):
+                raise ValueError(str(row))
             table = tables[str(row["table_id"])]
             columns = _headers(table["header"])
             record = Record(
@@ -226,10 +250,12 @@ def load_wikisql(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fal
                 db_id=str(row["table_id"]),
                 setup_sql=functools.partial(_wikisql_setup, table),
             )
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            _bad(skip_bad, skipped, files[0], number, f"{type(error).__name__}: {error}")
-            continue
-        records.append(record)
+            records.append(record)
+        except KeyError as error:
+            missing = "table" if error.args == (str(row.get("table_id")),) else "field"
+            _bad(skip_bad, skipped, files[0], number, f"there is no {missing} {error}")
+        except (IndexError, TypeError, ValueError, AttributeError) as error:
+            _bad(skip_bad, skipped, files[0], number, f"not a record of WikiSQL: {error}")
     rewards = options.pop("rewards", DEFAULT_REWARDS)
     return Questions(records, source="wikisql", rewards=rewards, options=options, skipped=skipped)
 
@@ -252,19 +278,54 @@ def _questions(
     return Questions(records, source=source, rewards=rewards, options=options, skipped=skipped)
 
 
+Splits = Mapping[str, tuple[str, ...]]
+
+SPIDER_FILES: Splits = {"train": ("train_spider", "train_others", "train"), "dev": ("dev",), "test": ("test",)}
+BIRD_FILES: Splits = {"train": ("train",), "dev": ("dev",), "mini_dev": ("mini_dev_sqlite", "mini_dev")}
+WIKISQL_FILES: Splits = {"train": ("train",), "dev": ("dev",), "test": ("test",)}
+"""Names of each split's files, without their endings."""
+
+
+def _known_split(splits: Splits, split: str) -> None:
+    if split not in splits:
+        raise unknown("split", str(split), splits)
+
+
+def _split_files(root: Path, splits: Splits, split: str) -> list[Path]:
+    _known_split(splits, split)
+    files = [f for name in splits[split] if (f := _file(root, name)) is not None]
+    if not files:
+        names = ", ".join(f"{name}.json" for name in splits[split])
+        raise DataError(f"{root} has none of {names} (or .jsonl, .csv, .parquet)")
+    return files
+
+
+def splits_in(folder: str | Path, splits: Splits) -> list[str]:
+    """Which splits of a data set a folder has."""
+    root = _folder(folder)
+    return [split for split, names in splits.items() if any(_file(root, name) for name in names)]
+
+
 def _bad(skip_bad: bool, skipped: list[tuple[int, str]], file: Path, number: int, why: str) -> None:
     if not skip_bad:
         raise DataError(f"{file}, record {number}: {why}")
     skipped.append((number, why))
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _record(row: Any, homes: Sequence[Path], default_id: str) -> Record:
+    if isinstance(row, DataError):
+        raise row
     if not isinstance(row, dict):
         raise DataError(f"a record is an object with fields, got {type(row).__name__}")
 
     def field_of(names: Sequence[str], what: str) -> str:
         for name in names:
             if isinstance(row.get(name), str) and row[name].strip():
+                if not row[name].isascii() and _SURROGATE.search(row[name]):
+                    raise DataError(f"the field {name} is no Unicode text: it has half of a surrogate pair")
                 return str(row[name])
         raise DataError(
             f"no {what}: none of the fields {', '.join(names)} holds text; there are {', '.join(map(str, row))}"
@@ -326,7 +387,7 @@ def _existing(root: Path, names: Sequence[str]) -> list[Path]:
 
 
 def _read(file: Path) -> Iterator[Any]:
-    """The records of a file, by its ending."""
+    """The records of a file, by its ending; in place of a line of JSON lines that is no JSON, what is wrong with it."""
     try:
         if file.suffix == ".parquet":
             yield from _parquet(file)
@@ -335,12 +396,21 @@ def _read(file: Path) -> Iterator[Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file}: {error}") from error
     if file.suffix == ".csv":
-        yield from csv.DictReader(io.StringIO(text))
+        try:
+            yield from csv.DictReader(io.StringIO(text))
+        except csv.Error as error:
+            raise DataError(f"{file} is not CSV: {error}") from error
+        return
+    if file.suffix == ".jsonl":
+        for line in text.split("\n"):
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    row = DataError(f"not JSON: {error}")
+                yield row
         return
     try:
-        if file.suffix == ".jsonl":
-            yield from (json.loads(line) for line in text.split("\n") if line.strip())
-            return
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file} is not {file.suffix[1:].upper()}: {error}") from error
@@ -354,7 +424,10 @@ def _parquet(file: Path) -> list[Any]:
         import pyarrow.parquet
     except ImportError as error:
         raise DataError(f"reading {file.name} needs pyarrow: pip install pyarrow") from error
-    rows: list[Any] = pyarrow.parquet.read_table(file).to_pylist()
+    try:
+        rows: list[Any] = pyarrow.parquet.read_table(file).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"cannot read {file}: {error}") from error
     return rows
 
 

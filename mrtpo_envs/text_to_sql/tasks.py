@@ -51,12 +51,16 @@ def make_task(
 
     Raises:
         TaskError: no database or two, a file that is none, SQL that SQLite does not take, no reward or one that is not
-            known. A gold query that fails is no error here: it gives no verdict.
+            known, impossible numbers. A gold query that fails is no error here: it gives no verdict.
     """
     if (setup_sql is None) == (database is None):
         raise TaskError("a task needs setup_sql or database, one of the two")
     if not question.strip() or not gold_sql.strip():
         raise TaskError(f"question and gold_sql must not be blank, got {question!r} and {gold_sql!r}")
+    if sample_values < 0 or schema_tokens < 1:
+        raise TaskError(
+            f"sample_values must be at least 0 and schema_tokens at least 1, got {sample_values!r} and {schema_tokens!r}"
+        )
     if not rewards or isinstance(rewards, str):
         raise TaskError(f"rewards must be a list of one or more of {', '.join(REWARDS)}; got {rewards!r}")
     for name in rewards:
