@@ -195,6 +195,10 @@ _COMPARED: dict[type[Any], tuple[str, str]] = {
     exp.LTE: ("<=", ">="), exp.Like: ("like", "like"),
 }  # fmt: skip
 """Signs of comparisons, as they stand and with their sides swapped."""
+SWAPPED: dict[type[Any], type[Any]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
+}  # fmt: skip
+"""What a comparison becomes when its sides change places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,7 @@ class Block:
 @quietly()
 def blocks_of(sql: str, schema: Schema) -> tuple[Block, ...]:
     """The SELECTs of a query. One within `IN (...)` is also part of the one around it, whose rows must meet both."""
-    scopes = _scopes(sql, schema)
+    scopes = scopes_of(sql, schema)
     own = {id(scope): _conditions(scope, resolve) for scope, resolve in scopes}
     blocks: list[Block] = []
     for scope, resolve in scopes:
@@ -249,7 +253,7 @@ def _conditions(scope: Scope, resolve: Callable[[exp.Column], list[str]]) -> lis
 def joins_of(sql: str, schema: Schema) -> frozenset[tuple[str, str]]:
     """Pairs of `table.column`s of different tables that the query sets equal."""
     pairs: set[tuple[str, str]] = set()
-    for scope, resolve in _scopes(sql, schema):
+    for scope, resolve in scopes_of(sql, schema):
         for node in scope.find_all(exp.EQ):
             if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Column):
                 one, two = resolve(node.this), resolve(node.expression)
@@ -258,7 +262,7 @@ def joins_of(sql: str, schema: Schema) -> frozenset[tuple[str, str]]:
     return frozenset(pairs)
 
 
-def _scopes(sql: str, schema: Schema) -> list[tuple[Scope, Callable[[exp.Column], list[str]]]]:
+def scopes_of(sql: str, schema: Schema) -> list[tuple[Scope, Callable[[exp.Column], list[str]]]]:
     """The query's scopes, each with what resolves its columns to `table.column`s; none where it cannot be read."""
     tree = parsed(sql)
     if tree is None:

@@ -25,6 +25,25 @@ def schema_of(database: str) -> Schema:
         )
 
 
+@functools.lru_cache(maxsize=1024)
+def foreign_keys_of(database: str) -> frozenset[tuple[str, str]]:
+    """Pairs of `table.column`, in lower case, that a foreign key links. Raises TaskError where it is no database."""
+    found: set[tuple[str, str]] = set()
+    with _Reading(database) as connection:
+        for name, _ in connection.execute(_TABLES).fetchall():
+            for row in connection.execute(f"PRAGMA foreign_key_list({_quoted(name)})").fetchall():
+                target = row[4] or _primary(connection, row[2])
+                if target:
+                    found.add((f"{name}.{row[3]}".lower(), f"{row[2]}.{target}".lower()))
+    return frozenset(found)
+
+
+def _primary(connection: sqlite3.Connection, table: str) -> str | None:
+    """The column that a foreign key without one means."""
+    columns = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+    return next((row[1] for row in columns if row[5] == 1), None)
+
+
 Descriptions = tuple[tuple[str, str, str], ...]
 """(table, column, what it means), as some data sets document their columns."""
 

@@ -21,7 +21,8 @@ from mrtpo_envs.task import Task
 from mrtpo_envs.text_to_sql import compare
 from mrtpo_envs.text_to_sql.analysis import Parts, Schema, f1, parts_of, with_sort_keys
 from mrtpo_envs.text_to_sql.answer import STATEMENT, SqlAnswer, find_sql
-from mrtpo_envs.text_to_sql.database import schema_of
+from mrtpo_envs.text_to_sql.database import foreign_keys_of, schema_of
+from mrtpo_envs.text_to_sql.exact_set import differing, parts_to_match
 from mrtpo_envs.text_to_sql.pool import NOT_SAFE, TOO_MUCH, Limits, Query, Result, execute, execute_many
 from mrtpo_envs.verifier import Evidence, Span, Verdict, Verifier, cannot_judge
 
@@ -270,6 +271,32 @@ class Execution(SqlVerifier):
         return Verdict(0.0, f"another result than was asked for: {shape}", _differing_clauses(task, answer), details)
 
 
+class ExactSet(SqlVerifier):
+    """The query is made of the gold query's parts (Spider's exact-set match, see `exact_set`)."""
+
+    name = "exact_set"
+
+    def reference(self, task: Task) -> str:
+        """The gold query."""
+        return f"the right query is {gold_sql(task)}."
+
+    def check(self, task: Task, response: str) -> Verdict:
+        """1 where all parts agree; cannot be judged where the gold query cannot be read."""
+        database = databases(task)[0]
+        gold = parts_to_match(gold_sql(task), schema(task), foreign_keys_of(database))
+        if gold is None:
+            return cannot_judge("the gold query cannot be taken apart")
+        answer = find_sql(response)
+        found = parts_to_match(answer.sql, schema(task), foreign_keys_of(database)) if answer.sql else None
+        if found is None:
+            return Verdict(0.0, "no query that can be taken apart" if answer.sql else answer.found, Evidence.ABSENT)
+        different = differing(gold, found)
+        if not different:
+            return Verdict(1.0, "every part agrees", (_whole(answer),), {"differing": []})
+        outcome = f"differs in {', '.join(different)}"
+        return Verdict(0.0, outcome, _differing_clauses(task, answer), {"differing": different})
+
+
 class Measure(SqlVerifier):
     """A named measure of the result or the text, from 0 to 1: `cells`, `rows`, `overlap`, `bird`, `soft_f1`."""
 
@@ -314,6 +341,7 @@ REWARDS: dict[str, Callable[[], SqlVerifier]] = {
     "valid": Valid,
     "schema": SchemaLinking,
     "execution": Execution,
+    "exact_set": ExactSet,
     "suite": lambda: Execution(every_database=True, name="suite"),
     "cells": lambda: Measure("cells"),
     "rows": lambda: Measure("rows"),
