@@ -152,12 +152,11 @@ def _bag(items: Any) -> tuple[str, ...]:
 
 def _joins(node: Any) -> bool:
     """Whether a condition only says which columns of two tables belong together."""
-    sides = (node.this, node.args.get("expression")) if isinstance(node, exp.EQ) else ()
-    return (
-        len(sides) == 2
-        and all(isinstance(s, exp.Column) and s.table for s in sides)
-        and sides[0].table.lower() != sides[1].table.lower()
-    )
+    if not isinstance(node, exp.EQ):
+        return False
+    one, two = node.this, node.expression
+    columns = isinstance(one, exp.Column) and isinstance(two, exp.Column)
+    return columns and bool(one.table and two.table) and one.table.lower() != two.table.lower()
 
 
 def _position(key: Any, query: Any) -> Any:

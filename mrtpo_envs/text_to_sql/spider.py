@@ -380,7 +380,7 @@ def _planted(condition: Condition, kind: str, rng: random.Random) -> Any:
 
 
 @functools.lru_cache(maxsize=8)
-def _dev(folder: str | Path | None) -> dict[str, list[tuple[str, str]]]:
+def spider_dev_queries(folder: str | Path | None = None) -> dict[str, list[tuple[str, str]]]:
     """Spider's development questions and their queries, by database."""
     found: dict[str, list[tuple[str, str]]] = {}
     try:
@@ -393,7 +393,7 @@ def _dev(folder: str | Path | None) -> dict[str, list[tuple[str, str]]]:
 
 @functools.lru_cache(maxsize=512)
 def _setup(folder: str | Path | None, db_id: str, seed: int) -> str:
-    queries = [query for _, query in _dev(folder).get(db_id, ())]
+    queries = [query for _, query in spider_dev_queries(folder).get(db_id, ())]
     return fill(spider_schemas(folder)[db_id], queries, seed)
 
 
@@ -422,7 +422,7 @@ def spider_dev(
     records: list[Record] = []
     skipped: list[tuple[int, str]] = []
     number = 0
-    for db_id, questions in _dev(folder).items():
+    for db_id, questions in spider_dev_queries(folder).items():
         setups = [functools.partial(_setup, folder, db_id, seed + i) for i in range(databases)]
         connection = _filled(setups[0]())
         for question, query in questions:
@@ -505,7 +505,7 @@ class SpiderTemplates:
             if level not in TEMPLATES:
                 raise unknown("level of spider-synthetic", str(level), TEMPLATES)
         self.folder, self.seed, self.levels, self.rewards, self.options = folder, seed, list(levels), rewards, options
-        held_out = set(_dev(folder))
+        held_out = set(spider_dev_queries(folder))
         self.schemas = [schema for name, schema in spider_schemas(folder).items() if name not in held_out]
 
     def __call__(self, index: int) -> Task:
