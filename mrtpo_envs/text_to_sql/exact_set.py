@@ -137,7 +137,7 @@ class _Reader:
         if isinstance(node, exp.In) and node.expressions:
             return ("in", again(node.this), _VALUE)
         if type(node) in SWAPPED and again(node.this) == _VALUE:
-            return (SWAPPED[type(node)].key, again(node.expression), _VALUE)
+            return (SWAPPED[type(node)].key, "", again(node.expression), _VALUE)
         if isinstance(node, exp.Distinct) and len(node.expressions) == 1:
             return again(node.expressions[0])
         children = [again(child) for child in node.iter_expressions()]
