@@ -59,7 +59,7 @@ def test_it_learns_a_constraint_in_a_few_steps(policy, tmp_path):
     for one, other in zip(again.parameters, policy.parameters, strict=True):
         assert torch.equal(one, other)
 
-    base, tokenizer = load_model("embedded:smollm2-135m", torch.bfloat16)
+    base, tokenizer = load_model("embedded:smollm2-135m", next(policy.model.parameters()).dtype)
     plain = PeftModel.from_pretrained(base, tmp_path / "run" / "adapter")
     ids = tokenizer("A title: <<", return_tensors="pt")["input_ids"]
     with torch.no_grad():
