@@ -26,7 +26,8 @@ import sqlglot
 from sqlglot import exp
 
 from mrtpo_envs.text_to_sql.exact_set import differing, parts_to_match
-from mrtpo_envs.text_to_sql.spider import spider_dev_queries, spider_schemas
+from mrtpo_envs.text_to_sql.spider import spider_schemas
+from mrtpo_envs.text_to_sql.spider_questions import spider_dev_queries
 
 
 def spiders_own() -> tuple[Any, Any]:
@@ -145,9 +146,11 @@ def main() -> None:
                     shown += 1
                     print(f"{change}: Spider says {theirs}, we say {ours}\n  {gold}\n  {found}")
     total = sum(asked.values())
+    joins = "operator of a join"
     result = {
         "pairs": total,
         "agreement": sum(agreed.values()) / total,
+        "agreement_without_operators_of_joins": (sum(agreed.values()) - agreed[joins]) / (total - asked[joins]),
         "gold_not_read_by_spider": unread,
         "by_change": {name: [agreed[name], n] for name, n in asked.most_common()},
     }

@@ -3,10 +3,11 @@
 from mrtpo_envs.text_to_sql.env import TextToSQLEnv
 from mrtpo_envs.text_to_sql.flights import flights_database, flights_tasks
 from mrtpo_envs.text_to_sql.generator import LEVELS, TaskGenerator
-from mrtpo_envs.text_to_sql.load import Questions, Record, load_bird, load_questions, load_spider, load_wikisql
+from mrtpo_envs.text_to_sql.load import load_bird, load_questions, load_spider, load_wikisql
 from mrtpo_envs.text_to_sql.pool import Limits
+from mrtpo_envs.text_to_sql.questions import Questions, Record
 from mrtpo_envs.text_to_sql.sources import SOURCES
-from mrtpo_envs.text_to_sql.spider import spider_dev, spider_synthetic
+from mrtpo_envs.text_to_sql.spider_questions import spider_dev, spider_synthetic
 from mrtpo_envs.text_to_sql.tasks import make_task, solution
 from mrtpo_envs.text_to_sql.verifiers import REWARDS
 

@@ -190,11 +190,9 @@ class Condition:
     """The constant's text, whether it was quoted or not."""
 
 
-_COMPARED: dict[type[Any], tuple[str, str]] = {
-    exp.EQ: ("=", "="), exp.NEQ: ("<>", "<>"), exp.GT: (">", "<"), exp.GTE: (">=", "<="), exp.LT: ("<", ">"),
-    exp.LTE: ("<=", ">="), exp.Like: ("like", "like"),
+_SIGNS: dict[type[Any], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.Like: "like",
 }  # fmt: skip
-"""Signs of comparisons, as they stand and with their sides swapped."""
 SWAPPED: dict[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
 }  # fmt: skip
@@ -237,7 +235,7 @@ def _conditions(scope: Scope, resolve: Callable[[exp.Column], list[str]]) -> lis
         elif isinstance(node, exp.In):
             compared = [(node.this, "=", node.expressions[0])] if node.expressions else []
         else:
-            there, swapped = _COMPARED[type(node)]
+            there, swapped = _SIGNS[type(node)], _SIGNS[SWAPPED.get(type(node), type(node))]
             compared = [(node.this, there, node.expression), (node.expression, swapped, node.this)]
         for side, op, other in compared:
             value = _constant(other, resolve)

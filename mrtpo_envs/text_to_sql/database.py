@@ -20,8 +20,7 @@ def schema_of(database: str) -> Schema:
     with _Reading(database) as connection:
         tables = [row[0] for row in connection.execute(_TABLES)]
         return tuple(
-            (name, tuple(row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})")))
-            for name in tables
+            (name, tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quoted(name)})"))) for name in tables
         )
 
 
@@ -31,7 +30,7 @@ def foreign_keys_of(database: str) -> frozenset[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     with _Reading(database) as connection:
         for name, _ in connection.execute(_TABLES).fetchall():
-            for row in connection.execute(f"PRAGMA foreign_key_list({_quoted(name)})").fetchall():
+            for row in connection.execute(f"PRAGMA foreign_key_list({quoted(name)})").fetchall():
                 target = row[4] or _primary(connection, row[2])
                 if target:
                     found.add((f"{name}.{row[3]}".lower(), f"{row[2]}.{target}".lower()))
@@ -40,7 +39,7 @@ def foreign_keys_of(database: str) -> frozenset[tuple[str, str]]:
 
 def _primary(connection: sqlite3.Connection, table: str) -> str | None:
     """The column that a foreign key without one means."""
-    columns = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+    columns = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
     return next((row[1] for row in columns if row[5] == 1), None)
 
 
@@ -75,7 +74,7 @@ class _Table:
             return self.sql
         parts = [c.definition for c in self.columns if c.name in kept]
         keys = [f for f in self.foreign if any(_names(f, name) for name in kept)]
-        return f"CREATE TABLE {_plain_or_quoted(self.name)} ({', '.join(parts + keys)});"
+        return f"CREATE TABLE {sql_name(self.name)} ({', '.join(parts + keys)});"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -134,19 +133,18 @@ _TABLES = (
 
 
 def _table(connection: sqlite3.Connection, name: str, sql: str) -> _Table:
-    foreign = connection.execute(f"PRAGMA foreign_key_list({_quoted(name)})").fetchall()
+    foreign = connection.execute(f"PRAGMA foreign_key_list({quoted(name)})").fetchall()
     keys = {row[3].lower() for row in foreign}
     columns = tuple(
         _Column(
             column,
-            f"{_plain_or_quoted(column)} {kind}".strip() + (" PRIMARY KEY" if primary else ""),
+            f"{sql_name(column)} {kind}".strip() + (" PRIMARY KEY" if primary else ""),
             bool(primary) or column.lower() in keys,
         )
-        for _, column, kind, _, _, primary in connection.execute(f"PRAGMA table_info({_quoted(name)})")
+        for _, column, kind, _, _, primary in connection.execute(f"PRAGMA table_info({quoted(name)})")
     )
     references = tuple(
-        f"FOREIGN KEY ({_plain_or_quoted(row[3])}) REFERENCES {_plain_or_quoted(row[2])}"
-        + (f"({_plain_or_quoted(row[4])})" if row[4] else "")
+        f"FOREIGN KEY ({sql_name(row[3])}) REFERENCES {sql_name(row[2])}" + (f"({sql_name(row[4])})" if row[4] else "")
         for row in foreign
     )
     return _Table(name, re.sub(r"\s+", " ", str(sql)).strip() + ";", columns, references)
@@ -160,7 +158,7 @@ def _notes(connection: sqlite3.Connection, table: _Table, sample_values: int, de
         said = meaning.get(column.name.lower(), "")
         values = ""
         if sample_values:
-            c, t = _quoted(column.name), _quoted(table.name)
+            c, t = quoted(column.name), quoted(table.name)
             rows = connection.execute(f"SELECT DISTINCT {c} FROM {t} WHERE {c} IS NOT NULL LIMIT {sample_values}")
             values = ", ".join(str(value)[:30] for (value,) in rows)
         if said or values:
@@ -193,9 +191,17 @@ class _Reading:
         self.connection.close()
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL takes any name."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _plain_or_quoted(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else _quoted(name)
+_RESERVED = frozenset(
+    "order group table index transaction references match to from end select where by having limit join on as in is "
+    "not null and or union values case when then else default check primary foreign key unique create drop set update delete".split()
+)
+
+
+def sql_name(name: str) -> str:
+    """A name as it is where SQL takes it so, else quoted."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) and name.lower() not in _RESERVED else quoted(name)

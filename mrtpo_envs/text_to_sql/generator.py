@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,6 +210,15 @@ LEVELS: dict[str, Draw] = {
 """Levels from easy to hard."""
 
 
+def known_levels(levels: Sequence[str], known: Collection[str]) -> None:
+    """Raises ConfigError or UnknownNameError where `levels` are not one or more of those known."""
+    if isinstance(levels, str) or not levels:
+        raise ConfigError(f"levels must be a list of one or more of {', '.join(known)}; got {levels!r}")
+    for level in levels:
+        if level not in known:
+            raise unknown("level", str(level), known)
+
+
 class TaskGenerator:
     """Makes task `index` of a split, the same one every time.
 
@@ -233,11 +242,7 @@ class TaskGenerator:
         rewards: Sequence[str] = DEFAULT_REWARDS,
         **options: Any,
     ) -> None:
-        if isinstance(levels, str) or not levels:
-            raise ConfigError(f"levels must be a list of one or more of {', '.join(LEVELS)}; got {levels!r}")
-        for level in levels:
-            if level not in LEVELS:
-                raise unknown("level", str(level), LEVELS)
+        known_levels(levels, LEVELS)
         self.seed, self.split, self.levels, self.rewards = seed, split, list(levels), tuple(rewards)
         self.options = options
 

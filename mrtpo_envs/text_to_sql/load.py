@@ -9,143 +9,22 @@ from __future__ import annotations
 
 import csv
 import functools
-import hashlib
 import io
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrtpo_envs.errors import ConfigError, DataError, MrtpoError, unknown
-from mrtpo_envs.task import Task, TaskSet
-from mrtpo_envs.text_to_sql.database import Descriptions, schema_of
-from mrtpo_envs.text_to_sql.tasks import make_task
+from mrtpo_envs.errors import DataError, MrtpoError, unknown
+from mrtpo_envs.text_to_sql.database import Descriptions, quoted, schema_of
+from mrtpo_envs.text_to_sql.questions import Questions, Record
 from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
 
 QUESTION = ("question", "input", "text")
 GOLD = ("query", "SQL", "sql", "gold_sql", "gold")
 DATABASE = ("db_id", "database_id", "database")
 """Names that a field goes by, the first that is there counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One question of a data set."""
-
-    question: str
-    gold_sql: str
-    db_id: str
-    database: str | None = None
-    """Path of the SQLite file; or
-    """
-    setup_sql: Callable[[], str] | None = None
-    """what makes the database, asked for when the task is made."""
-    extra_databases: tuple[str, ...] = ()
-    extra_setup_sql: tuple[Callable[[], str], ...] = ()
-    hint: str = ""
-    id: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
-
-
-class Questions(TaskSet):
-    """Records, each a task when it is asked for.
-
-    Args:
-        records: at least one.
-        source: the data set's name.
-        rewards: names from `REWARDS`.
-        options: of `make_task`, for every task.
-        skipped: number and reason of each record that was left out.
-    """
-
-    def __init__(
-        self,
-        records: Sequence[Record],
-        *,
-        source: str,
-        rewards: Sequence[str] = DEFAULT_REWARDS,
-        options: dict[str, Any] | None = None,
-        skipped: Sequence[tuple[int, str]] = (),
-    ) -> None:
-        self.records, self.source, self.rewards = list(records), source, tuple(rewards)
-        self.options, self.skipped = dict(options or {}), list(skipped)
-        if not self.records:
-            raise DataError(f"{source}: no question" + (f"; {len(self.skipped)} were left out" if self.skipped else ""))
-        super().__init__(self._task, len(self.records))
-
-    @property
-    def databases(self) -> list[str]:
-        """Names of the databases, each once, in the order in which they first appear."""
-        return list(dict.fromkeys(record.db_id for record in self.records))
-
-    def on(self, databases: Iterable[str]) -> Questions:
-        """The questions on some of the databases."""
-        wanted = set(databases)
-        return self._with([record for record in self.records if record.db_id in wanted])
-
-    def spread(self, size: int | None) -> Questions:
-        """At most `size` of them, evenly spread over the whole."""
-        if size is None or size >= len(self.records):
-            return self
-        if size < 1:
-            raise ConfigError(f"a size must be at least 1, got {size!r}")
-        kept = [self.records[i * len(self.records) // size] for i in range(size)]
-        return self._with(kept)
-
-    def _with(self, records: Sequence[Record]) -> Questions:
-        return Questions(records, source=self.source, rewards=self.rewards, options=self.options, skipped=self.skipped)
-
-    def split_questions(self, test_share: float = 0.2) -> tuple[Questions, Questions]:
-        """Two parts, train and test, by question: databases are in both. Which is where follows from the question alone.
-
-        Raises DataError where there is only one question.
-        """
-        order = sorted(range(len(self.records)), key=lambda i: _hash(self.records[i].question))
-        if len(order) < 2:
-            raise DataError(f"{self.source}: one question cannot be split")
-        cut = min(len(order) - 1, max(1, math.ceil(len(order) * test_share)))
-        test, train = (sorted(part) for part in (order[:cut], order[cut:]))
-        return self._with([self.records[i] for i in train]), self._with([self.records[i] for i in test])
-
-    def split(self, test_share: float = 0.2) -> tuple[Questions, Questions]:
-        """Two parts, train and test, with no database in common: which is where follows from the databases' names alone.
-
-        Raises DataError where there is only one database.
-        """
-        names = sorted(self.databases, key=_hash)
-        if len(names) < 2:
-            raise DataError(f"{self.source}: all questions are on {names[0]!r}, and one database cannot be split")
-        cut = min(len(names) - 1, max(1, math.ceil(len(names) * test_share)))
-        return self.on(names[cut:]), self.on(names[:cut])
-
-    def _task(self, index: int) -> Task:
-        record = self.records[index]
-        return make_task(
-            question=record.question,
-            gold_sql=record.gold_sql,
-            database=record.database,
-            setup_sql=record.setup_sql() if record.setup_sql is not None else None,
-            extra_databases=record.extra_databases,
-            extra_setup_sql=[make() for make in record.extra_setup_sql],
-            rewards=self.rewards,
-            hint=record.hint,
-            id=record.id or f"{self.source}-{index}",
-            metadata={"source": self.source, "database": record.db_id, **record.metadata},
-            **self._options(record),
-        )
-
-    def _options(self, record: Record) -> dict[str, Any]:
-        options = dict(self.options)
-        if options.pop("described", False) and record.database is not None:
-            options["descriptions"] = bird_descriptions(record.database)
-        return options
 
 
 def load_spider(folder: str | Path, split: str = "dev", *, skip_bad: bool = False, **options: Any) -> Questions:
@@ -189,7 +68,7 @@ def load_bird(
     root = _folder(folder)
     files = _split_files(root, BIRD_FILES, split)
     homes = _existing(root, (f"{split}_databases", "dev_databases", "databases", "database"))
-    return _questions("bird", files[:1], homes, skip_bad, {**options, "described": descriptions})
+    return _questions("bird", files[:1], homes, skip_bad, options, bird_descriptions if descriptions else None)
 
 
 def load_questions(path: str | Path, *, database: str | Path, skip_bad: bool = False, **options: Any) -> Questions:
@@ -264,7 +143,12 @@ def load_wikisql(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fal
 
 
 def _questions(
-    source: str, files: Sequence[Path], homes: Sequence[Path], skip_bad: bool, options: dict[str, Any]
+    source: str,
+    files: Sequence[Path],
+    homes: Sequence[Path],
+    skip_bad: bool,
+    options: dict[str, Any],
+    describe: Callable[[str], Descriptions] | None = None,
 ) -> Questions:
     records: list[Record] = []
     skipped: list[tuple[int, str]] = []
@@ -275,7 +159,7 @@ def _questions(
             except MrtpoError as error:
                 _bad(skip_bad, skipped, file, number, str(error))
     rewards = options.pop("rewards", DEFAULT_REWARDS)
-    return Questions(records, source=source, rewards=rewards, options=options, skipped=skipped)
+    return Questions(records, source=source, rewards=rewards, options=options, describe=describe, skipped=skipped)
 
 
 Splits = Mapping[str, tuple[str, ...]]
@@ -492,16 +376,10 @@ def _literal(value: Any, kind: str) -> str:
     return str(number) if number is not None else "'" + str(value).replace("'", "''") + "'"
 
 
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _wikisql_query(sql: dict[str, Any], columns: Sequence[str], types: Sequence[str]) -> str:
-    column = _identifier(columns[sql["sel"]])
+    column = quoted(columns[sql["sel"]])
     aggregate = _AGGREGATES[sql["agg"]]
-    conditions = [
-        f"{_identifier(columns[c])} {_OPERATORS[o]} {_literal(value, types[c])}" for c, o, value in sql["conds"]
-    ]
+    conditions = [f"{quoted(columns[c])} {_OPERATORS[o]} {_literal(value, types[c])}" for c, o, value in sql["conds"]]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {f'{aggregate}({column})' if aggregate else column} FROM data{where}"
 
@@ -509,7 +387,7 @@ def _wikisql_query(sql: dict[str, Any], columns: Sequence[str], types: Sequence[
 def _wikisql_setup(table: dict[str, Any]) -> str:
     columns = _headers(table["header"])
     kinds = ["REAL" if kind == "real" else "TEXT COLLATE NOCASE" for kind in table["types"]]
-    names = ", ".join(f"{_identifier(c)} {k}" for c, k in zip(columns, kinds, strict=True))
+    names = ", ".join(f"{quoted(c)} {k}" for c, k in zip(columns, kinds, strict=True))
     rows = ", ".join(
         "(" + ", ".join(_literal(value, kind) for value, kind in zip(row, table["types"], strict=True)) + ")"
         for row in table["rows"]

