@@ -198,7 +198,8 @@ def quoted(name: str) -> str:
 
 _RESERVED = frozenset(
     "order group table index transaction references match to from end select where by having limit join on as in is "
-    "not null and or union values case when then else default check primary foreign key unique create drop set update delete".split()
+    "not null and or union values case when then else default check primary "
+    "foreign key unique create drop set update delete".split()
 )
 
 
