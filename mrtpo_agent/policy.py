@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from mrtpo_envs.errors import PolicyError
+from mrtpo_envs import PolicyError, Prompt
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ class Policy:
         self.eos_ids = _eos_ids(self.causal_lm, tokenizer)
         self.special_ids = frozenset(int(i) for i in tokenizer.all_special_ids) | frozenset(self.eos_ids)
         self.has_dropout = any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in model.modules())
+        self.tools_format = _tools_format(getattr(tokenizer, "chat_template", None))
         self.packed: bool | None = {"auto": None, "on": True, "off": False}[packing]
         accepted = inspect.signature(self.decoder.forward).parameters
         self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
@@ -85,25 +86,30 @@ class Policy:
 
     # text and tokens ------------------------------------------------------------------------------------------------
 
-    def encode(self, messages: Sequence[dict[str, str]], tools: Sequence[Any] = ()) -> list[int]:
-        """Token ids of a chat, up to and including the words that open the policy's turn."""
-        text = self.tokenizer.apply_chat_template(
-            list(messages), tools=list(tools) or None, add_generation_prompt=True, tokenize=False
-        )
+    def chat(
+        self, prompt: Prompt, omit: Collection[str] = (), hints: Sequence[str] = ()
+    ) -> tuple[list[dict[str, str]], list[Any] | None]:
+        """A prompt's messages, and the tools for the chat template: where that shows tools and asks for the prompt's own
+        format, it shows them and the messages do not."""
+        by_template = bool(prompt.tools) and prompt.tools_format in ("", self.tools_format)
+        return prompt.messages(omit, hints, template_tools=by_template), [*prompt.tools] if by_template else None
+
+    def encode(self, prompt: Prompt, omit: Collection[str] = (), hints: Sequence[str] = ()) -> list[int]:
+        """Token ids of a prompt, up to and including the words that open the policy's turn."""
+        messages, tools = self.chat(prompt, omit, hints)
+        text = self.tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, tokenize=False)
         # A lone surrogate is no text that a tokenizer can take; a policy's own words may come back as feedback.
         text = text.encode("utf-8", "replace").decode("utf-8")
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def encode_feedback(
-        self, messages: Sequence[dict[str, str]], tools: Sequence[Any], feedback: str, *, ended: bool
-    ) -> list[int]:
+    def encode_feedback(self, prompt: Prompt, feedback: str, *, ended: bool) -> list[int]:
         """Token ids that go between a sampled response and the next one: the turn's end, the feedback, the new turn.
 
         The response itself is not tokenised again: the chat is written with a mark in its place, and what the template
         puts after the mark is taken.
 
         Args:
-            messages: the chat that the response answered.
+            prompt: the prompt that the response answered.
             feedback: the environment's words, as a user message.
             ended: the response holds its end token already.
 
@@ -111,10 +117,9 @@ class Policy:
             PolicyError: the chat template changes the response's text, so that its end cannot be found.
         """
         mark = "mrtpo\u2063response"
+        messages, tools = self.chat(prompt)
         chat = [*messages, {"role": "assistant", "content": mark}, {"role": "user", "content": feedback}]
-        text = self.tokenizer.apply_chat_template(
-            chat, tools=list(tools) or None, add_generation_prompt=True, tokenize=False
-        )
+        text = self.tokenizer.apply_chat_template(chat, tools=tools, add_generation_prompt=True, tokenize=False)
         _, found, after = text.rpartition(mark)
         if not found:
             raise PolicyError("this chat template rewrites the assistant's text: it cannot be used for several turns")
@@ -338,6 +343,19 @@ class Policy:
                 f"{type(self.causal_lm).__name__} does more to its hidden states than its output layer: "
                 "its logits cannot be computed in tiles. Llama, Qwen, SmolLM, Mistral, Gemma and Granite models can."
             )
+
+
+def _tools_format(template: Any) -> str | None:
+    """The format (`mrtpo_envs.tool_calls.FORMATS`) in which a chat template asks for tool calls; None where it shows no
+    tools, or asks for a way of its own."""
+    text = "\n".join(map(str, template.values())) if isinstance(template, dict) else str(template or "")
+    if "tools" not in text or "<function=" in text:
+        return None
+    if "[TOOL_CALLS]" in text:
+        return "mistral"
+    if "<tool_call>" in text and "arguments" in text:
+        return "hermes"
+    return "llama3_json" if "parameters" in text and "<|eot_id|>" in text else None
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> list[int]:

@@ -56,7 +56,7 @@ def replay_pair(policy: Policy, group: Group, verifier: Verifier, config: Replay
 
     Raises TaskError where there is nothing to tell the two apart (neither statement nor reference).
     """
-    prompt, tools, task, name = group.task.prompt, group.task.prompt.tools, group.task, verifier.name
+    prompt, task, name = group.task.prompt, group.task, verifier.name
     size = len(group.rollouts)
     reference = verifier.reference(task) if config.reference else ""
     hints = [reference] * size
@@ -65,11 +65,11 @@ def replay_pair(policy: Policy, group: Group, verifier: Verifier, config: Replay
     with_ = without = None
     hint_tokens = 0
     if any(hints):
-        encoded = {hint: tuple(policy.encode(prompt.messages(hints=[HINT + hint]), tools)) for hint in set(hints)}
+        encoded = {hint: tuple(policy.encode(prompt, hints=[HINT + hint])) for hint in set(hints)}
         with_ = tuple(encoded[hint] for hint in hints)
         hint_tokens = max(len(ids) for ids in with_) - len(group.prompt)
     if config.omission and name in prompt.stated:
-        without = (tuple(policy.encode(prompt.messages(omit={name}), tools)),) * size
+        without = (tuple(policy.encode(prompt, omit={name})),) * size
     if with_ is None and without is None:
         raise TaskError(
             f"reward {name!r} of task {task.id!r} has nothing to replay with: give its verifier a `statement` that a "
@@ -142,6 +142,6 @@ def _placebo_prompt(policy: Policy, group: Group, hint_tokens: int) -> list[int]
     low, high = 1, len(words)
     while low < high:  # the fewest words that reach the length
         middle = (low + high) // 2
-        ids = policy.encode(prompt.messages(hints=[HINT + " ".join(words[:middle])]), prompt.tools)
+        ids = policy.encode(prompt, hints=[HINT + " ".join(words[:middle])])
         low, high = (low, middle) if len(ids) - len(group.prompt) >= hint_tokens else (middle + 1, high)
-    return policy.encode(prompt.messages(hints=[HINT + " ".join(words[:low])]), prompt.tools)
+    return policy.encode(prompt, hints=[HINT + " ".join(words[:low])])

@@ -114,7 +114,7 @@ def collect(
         clock: takes the seconds of the phases "sample" and "score".
     """
     clock = clock or Clock()
-    prompts = [policy.encode(task.prompt.messages(), task.prompt.tools) for task in tasks]
+    prompts = [policy.encode(task.prompt) for task in tasks]
     groups = [[_Transcript(env.episode(task)) for _ in range(group_size)] for task in tasks]
     flat = [transcript for group in groups for transcript in group]
 
@@ -137,7 +137,7 @@ def collect(
             before = transcript.episode.prompt
             feedback = transcript.episode.respond(text, verification).feedback
             if feedback is not None:
-                written = policy.encode_feedback(before.messages(), before.tools, feedback, ended=not answer.truncated)
+                written = policy.encode_feedback(before, feedback, ended=not answer.truncated)
                 transcript.ids += written
                 transcript.is_policy += [False] * len(written)
         pending = [i for i in pending if not flat[i].episode.done]

@@ -93,7 +93,7 @@ def _step(
                 f"{type(env).__name__} knows no solution of task {task.id!r}: warm-up needs an environment whose "
                 "`solution(task)` gives a response that earns full reward"
             )
-        prompt = policy.encode(task.prompt.messages(), task.prompt.tools)
+        prompt = policy.encode(task.prompt)
         pairs.append((prompt, [*policy.tokenizer(solution, add_special_tokens=False)["input_ids"], policy.eos_ids[0]]))
     tokens = sum(len(response) for _, response in pairs)
     optimizer.zero_grad(set_to_none=True)

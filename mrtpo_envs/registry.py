@@ -34,6 +34,10 @@ BUILT_IN = {
         "mrtpo_envs.instructions:InstructionsEnv",
         "requests with instruction constraints (IFEval's kinds)",
     ),
+    "ToolCalls": (
+        "mrtpo_envs.tool_calls:ToolCallsEnv",
+        "requests answered by calling tools, judged by name, schema, value",
+    ),
 }
 """Entry point and description of each domain."""
 

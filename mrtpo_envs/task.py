@@ -25,6 +25,8 @@ class Segment:
     text: str
     states: str | None = None
     """Name of the reward that this text states, or None for text that belongs to the task itself."""
+    template_tools: bool = False
+    """Whether this text shows the prompt's tools, and is left out where the chat template shows them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Prompt:
     """JSON Schema tool definitions for the chat template's `tools=`; most tasks have none."""
     hint_turn: int | None = None
     """Index of the message that takes hints; the last user message where None."""
+    tools_format: str = ""
+    """How calls are to be written: a chat template that asks for another way is not given the tools. Any where empty."""
 
     def __post_init__(self) -> None:
         if not any(turn.role == "user" for turn in self.turns):
@@ -60,17 +64,24 @@ class Prompt:
         head = (Message("system", (Segment(system),)),) if system is not None else ()
         return cls((*head, Message("user", made)))
 
-    def messages(self, omit: Collection[str] = (), hints: Sequence[str] = ()) -> list[dict[str, str]]:
+    def messages(
+        self, omit: Collection[str] = (), hints: Sequence[str] = (), *, template_tools: bool = False
+    ) -> list[dict[str, str]]:
         """The chat as `[{"role": ..., "content": ...}]`.
 
         Args:
             omit: names of rewards whose stating segments are left out.
             hints: texts appended, each after a blank line, to the task's text: the last user message, or the
                 task's own where later ones are feedback.
+            template_tools: the chat template shows the tools, so the text that does is left out.
         """
         out = []
         for i, turn in enumerate(self.turns):
-            text = "".join(s.text for s in turn.segments if s.states is None or s.states not in omit)
+            text = "".join(
+                s.text
+                for s in turn.segments
+                if (s.states is None or s.states not in omit) and not (template_tools and s.template_tools)
+            )
             if i == self._hint_index:
                 text = "\n\n".join([text, *hints])
             out.append({"role": turn.role, "content": text})
@@ -82,7 +93,7 @@ class Prompt:
         Hints still go to the message they went to before: they belong to the task, not to the feedback.
         """
         more = (Message("assistant", (Segment(response),)), Message("user", (Segment(feedback),)))
-        return Prompt((*self.turns, *more), self.tools, self._hint_index)
+        return Prompt((*self.turns, *more), self.tools, self._hint_index, self.tools_format)
 
     @property
     def _hint_index(self) -> int:

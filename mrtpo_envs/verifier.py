@@ -62,12 +62,16 @@ class Verdict:
             raise EnvError(f"a verdict's reward must be a finite number or None, got {self.reward!r}")
         if isinstance(self.evidence, Evidence):
             return
-        spans = tuple(Span(int(start), int(end)) for start, end in self.evidence)
-        if not spans:
+        for span in self.evidence:
+            if type(span) is not Span:
+                object.__setattr__(self, "evidence", tuple(Span(int(start), int(end)) for start, end in self.evidence))
+                break
+        if not self.evidence:
             raise EnvError("empty evidence says nothing: use Evidence.ABSENT or Evidence.WHOLE")
-        if any(not 0 <= s.start < s.end for s in spans):
-            raise EnvError(f"evidence spans must be half-open ranges with 0 <= start < end, got {spans}")
-        object.__setattr__(self, "evidence", spans)
+        for start, end in self.evidence:
+            if not 0 <= start < end:
+                spans = tuple(self.evidence)
+                raise EnvError(f"evidence spans must be half-open ranges with 0 <= start < end, got {spans}")
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -81,7 +81,7 @@ def test_relevance_is_on_the_words_that_obey_the_constraint():
     assert verification.all_passed
     group = Group(
         task,
-        tuple(policy.encode(task.prompt.messages())),
+        tuple(policy.encode(task.prompt)),
         (Rollout(ids, (True,) * len(ids), False, text, verification),),
     )
     with torch.no_grad():

@@ -5,7 +5,7 @@ import torch
 from agent_models import make_model, make_policy, make_tokenizer
 
 from mrtpo_agent.policy import Policy
-from mrtpo_envs.errors import PolicyError
+from mrtpo_envs import PolicyError, Prompt
 
 PROMPT = [5, 9, 40, 77, 12]
 RESPONSES = [[30, 31, 32, 2], [60], [99, 98, 97, 96, 95, 94, 2], [44, 45, 2]]
@@ -131,22 +131,20 @@ def test_a_tokenizer_without_a_chat_template_is_refused():
 
 
 def test_feedback_goes_in_without_touching_the_sampled_tokens(policy):
-    chat = [{"role": "user", "content": "Sum 2 and 2."}]
+    chat = Prompt.user("Sum 2 and 2.")
     before = policy.encode(chat)
     answer = policy.tokenizer("five")["input_ids"]
     end = policy.eos_ids
-    whole = policy.encode(
-        [*chat, {"role": "assistant", "content": "five"}, {"role": "user", "content": "No. Try again."}]
-    )
-    ended = policy.encode_feedback(chat, (), "No. Try again.", ended=True)
-    cut = policy.encode_feedback(chat, (), "No. Try again.", ended=False)
+    whole = policy.encode(chat.continued("five", "No. Try again."))
+    ended = policy.encode_feedback(chat, "No. Try again.", ended=True)
+    cut = policy.encode_feedback(chat, "No. Try again.", ended=False)
     assert [*before, *answer, *end, *ended] == whole
     assert [*before, *answer, *cut] == whole
 
 
 @pytest.mark.parametrize("text", ["plain", "tab\tand\nline", "naïve 中 😀 text", "lone \ud83d half"])
 def test_any_text_can_be_encoded(policy, text):
-    ids = policy.encode([{"role": "user", "content": text}])
+    ids = policy.encode(Prompt.user(text))
     assert text.encode("utf-8", "replace").decode() in policy.tokenizer.decode(ids)
 
 

@@ -123,7 +123,7 @@ def test_a_replay_compares_the_two_prompts_on_the_same_response(policy):
     }.items():
         sides = []
         for omit, hints in ((with_omit, with_hints), (without_omit, ())):
-            prompt = policy.encode(group.task.prompt.messages(omit=omit, hints=hints))
+            prompt = policy.encode(group.task.prompt, omit, hints)
             rows = []
             for response in group.responses:  # each alone, through the whole model
                 ids = torch.tensor([[*prompt, *response]])
