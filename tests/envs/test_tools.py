@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import mrtpo_envs
 from mrtpo_envs import Evidence, TaskError, UnknownNameError, score
-from mrtpo_envs.tool_calls import FORMATS, find_calls, make_task, solution
+from mrtpo_envs.tool_calls import FORMATS, KINDS, Expected, TaskGenerator, find_calls, make_task, solution
 from mrtpo_envs.tool_calls.expected import assignment, same
+from mrtpo_envs.tool_calls.generator import catalogue, tools_of
 from mrtpo_envs.tool_calls.schemas import check_arguments, type_name
 
 CASES = Path(__file__).parents[1] / "cases" / "verifier_cases.jsonl"
@@ -461,3 +463,90 @@ def test_nothing_that_is_read_is_run(tmp_path):
 def test_bad_tasks_are_refused_with_what_to_do(options, error, message):
     with pytest.raises(error, match=message):
         make_task(**{"question": "Q", "tools": [WEATHER], "expected": [], **options})
+
+
+# Generated tasks and the environment
+
+
+def test_generated_tasks_can_be_solved_and_are_the_same_every_time():
+    for split in ("train", "test"):
+        generate, again = TaskGenerator(split=split), TaskGenerator(split=split)
+        kinds = set()
+        for i in range(300):
+            task = generate(i)
+            kinds.add(task.metadata["kind"])
+            assert score(task, solution(task)).all_passed, (task.prompt.text, solution(task))
+            assert task.prompt.text == again(i).prompt.text
+            assert task.metadata["calls_due"] is (task.metadata["kind"] != "none")
+        assert kinds == set(KINDS)
+    assert TaskGenerator(seed=1)(0).prompt.text != TaskGenerator(seed=2)(0).prompt.text
+
+
+def test_no_tool_is_in_both_splits_and_every_domain_is():
+    train, test = tools_of("train"), tools_of("test")
+    assert len(catalogue()) == len(train) + len(test) >= 60
+    assert not {t.name for t in train} & {t.name for t in test}
+    assert {t.domain for t in train} == {t.domain for t in test}
+
+
+def test_every_value_that_is_due_is_in_the_words_of_the_request():
+    """Strings stand there letter by letter, except dates and what an enum says in other words."""
+    generate = TaskGenerator(kinds=["simple"], n_tools=1)
+    for i in range(200):
+        task = generate(i)
+        [due] = task.privileged["expected"]
+        request = task.prompt.text.rpartition("Request: ")[2]
+        schema = task.metadata["parameters"][due.name]["properties"]
+        for name, value in due.call["arguments"].items():
+            assert "enum" in schema[name] or str(value) in request, (request, due)
+
+
+def test_a_default_may_be_said_or_left_out():
+    tool = {
+        "name": "f",
+        "parameters": {"properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 3}}},
+    }
+    due = Expected("f", {"a": (1,), "b": (3,)}, frozenset({"b"}))
+    task = make_task(question="Q", tools=[tool], expected=[due])
+    for arguments, right in (({"a": 1}, True), ({"a": 1, "b": 3}, True), ({"a": 1, "b": 4}, False), ({"b": 3}, False)):
+        assert score(task, hermes({"name": "f", "arguments": arguments})).all_passed is right
+
+
+def test_toolrls_rewards_are_one_option():
+    env = mrtpo_envs.make("mrtpo/ToolCalls-v0", rewards="toolrl")
+    task = env.tasks()[0]
+    assert task.reward_names == ["toolrl_format", "toolrl_correctness"]
+    found = score(task, env.solution(task))
+    assert found["toolrl_format"].reward == 1
+    assert found["toolrl_correctness"].reward in (3, 0)
+    assert {score(env.tasks()[i], "<think>x</think>")["toolrl_correctness"].reward for i in range(30)} == {-3, 0}
+
+
+def test_bfcl_tasks_of_two_splits_share_no_set_of_tools():
+    env = mrtpo_envs.make("ToolCalls", source="bfcl", format="bfcl_python", rewards="bfcl", categories="live_simple")
+    sets = [{tuple(sorted(t.metadata["parameters"])) for t in env.tasks(split)} for split in ("train", "test")]
+    assert not sets[0] & sets[1]
+    assert all(sets)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source": "bfc"}, "bfcl"),
+        ({"source": "xlam"}, "needs path="),
+        ({"path": "x"}, "takes no path"),
+        ({"kinds": ["simpel"]}, "simple"),
+        ({"kinds": []}, "one or more"),
+        ({"n_tools": 0}, "n_tools must be"),
+        ({"n_tools": (3, 2)}, "n_tools must be"),
+        ({"n_tools": (1, 99)}, "n_tools must be"),
+        ({"categories": ["simple_python"]}, "only source='bfcl'"),
+        ({"train_size": 0}, "train_size"),
+        ({"source": "bfcl", "kinds": ["none"]}, "are for source='generated'"),
+        ({"format": "xml"}, "hermes"),
+        ({"rewards": "everything"}, "default"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(mrtpo_envs.MrtpoError, match=message):
+        mrtpo_envs.make("ToolCalls", **options).tasks()[0]
