@@ -18,9 +18,11 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import dataclasses
 import gc
 import io
 import json
+import keyword
 import random
 import statistics
 import sys
@@ -41,6 +43,7 @@ KINDS = {
     "numbers in strings": 'a string that is a number keeps its sign and point: "-1.5" is not "15"',
     "no literal": "arithmetic (which the checker evaluates), a bare name, a call or an odd sign is no value",
     "sign": "+5 is 5; the published decoder reads every sign as a minus",
+    "keyword": "a parameter may be called as a word of Python is (`from`); the published decoder reads no such call",
     "java strings": "the quotes of a Java string within an array are no part of its value",
     "positional": "an argument without a name is refused, and not dropped without a word",
     "twice": "a name that is given twice has no one value",
@@ -253,11 +256,77 @@ def kind_of(what: str, task: Task, response: str, ours: bool, theirs: bool | Non
         return "matching"
     if what == "sign" and ours:
         return what
+    if ours and any(keyword.iskeyword(k) for e in task.privileged["expected"] or () for k in e.accepted):
+        return "keyword"
     if ours and task.metadata["language"] == "java" and '[]{"' in response:
         return "java strings"
     if what in ("other marks", "numbers in strings", "other value") and not ours:
         return "numbers in strings"
     return None
+
+
+Pair = tuple[Task, str, str]
+"""A task, what was done to its gold calls, and the response."""
+
+
+def pairs_of(tasks: list[Task]) -> list[Pair]:
+    """Every response to every task, each once."""
+    rng = random.Random(0)
+    return [(t, what, r) for t in tasks for what, r in {r: (w, r) for w, r in responses(t, rng)}.values()]
+
+
+@dataclasses.dataclass
+class Agreement:
+    """How often the two verdicts agree."""
+
+    table: dict[str, collections.Counter[str]]
+    differing: collections.Counter[str]
+    unlisted: list[tuple[str, str, bool, bool | None, str]]
+
+
+def compare(pairs: list[Pair], theirs: Callable[[Task, str], bool]) -> Agreement:
+    """Both verdicts on each response."""
+    found = Agreement(collections.defaultdict(collections.Counter), collections.Counter(), [])
+    for task, what, response in pairs:
+        reward = task.verifiers[0].check(task, response).reward
+        if reward is None:
+            raise SystemExit(f"no verdict on {response!r} to {task.id}")
+        ours = reward == 1.0
+        other: bool | None
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                other = theirs(task, response)
+        except Exception:
+            other = None
+        row = found.table[task.privileged["bfcl"]["category"]]
+        row["responses"] += 1
+        row["right by ours"] += ours
+        if ours == other:
+            row["agree"] += 1
+        elif (kind := kind_of(what, task, response, ours, other)) is None:
+            found.unlisted.append((task.id, what, ours, other, response))
+        else:
+            found.differing[kind] += 1
+    return found
+
+
+def rates_of(pairs: list[Pair], theirs: Callable[[Task, str], bool]) -> dict[str, list[float]]:
+    """Verdicts a second, ours and theirs, in interleaved rounds."""
+    rates: dict[str, list[float]] = {"ours": [], "bfcl-eval": []}
+    for _ in range(ROUNDS):
+        for name in rates:
+            _find.cache_clear()
+            gc.collect()
+            start = time.perf_counter()
+            if name == "ours":
+                for task, _, response in pairs:
+                    task.verifiers[0].check(task, response)
+            else:
+                for task, _, response in pairs:
+                    with contextlib.suppress(Exception):
+                        theirs(task, response)
+            rates[name].append(len(pairs) / (time.perf_counter() - start))
+    return rates
 
 
 def main() -> None:
@@ -267,64 +336,24 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # of Python's parser on what the checker makes it parse
     theirs = published()
-    tasks = load_bfcl(format="bfcl_python", rewards=["bfcl"])[:: arguments.every]
-    rng = random.Random(0)
-    pairs = [(t, what, r) for t in tasks for what, r in {r: (w, r) for w, r in responses(t, rng)}.values()]
-    table: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    differing: collections.Counter[str] = collections.Counter()
-    unlisted = []
-    for task, what, response in pairs:
-        reward = task.verifiers[0].check(task, response).reward
-        assert reward is not None, (task.id, response)
-        ours = reward == 1.0
-        other: bool | None
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                other = theirs(task, response)
-        except Exception:
-            other = None
-        category = task.privileged["bfcl"]["category"]
-        table[category]["responses"] += 1
-        table[category]["right by ours"] += ours
-        if ours == other:
-            table[category]["agree"] += 1
-            continue
-        kind = kind_of(what, task, response, ours, other)
-        if kind is None:
-            unlisted.append((task.id, what, ours, other, response))
-        else:
-            differing[kind] += 1
-    for category, row in table.items():
+    pairs = pairs_of(load_bfcl(format="bfcl_python", rewards=["bfcl"])[:: arguments.every])
+    found = compare(pairs, theirs)
+    for category, row in found.table.items():
         print(f"{category:24} {row['responses']:6} responses, {row['right by ours']:6} right, {row['agree']:6} agree")
-    total, agree = (sum(row[k] for row in table.values()) for k in ("responses", "agree"))
-    print(f"{'all':24} {total:6} responses, {agree} agree, {len(unlisted)} differ in a way that is not listed; listed:")
-    for kind, count in differing.most_common():
+    agree = sum(row["agree"] for row in found.table.values())
+    print(f"{'all':24} {len(pairs):6} responses, {agree} agree, {len(found.unlisted)} differ in no listed way; listed:")
+    for kind, count in found.differing.most_common():
         print(f"  {count:6} {kind}: {KINDS[kind]}")
-    for task_id, what, ours, other, response in unlisted[:20]:
+    for task_id, what, ours, other, response in found.unlisted[:20]:
         print("NOT LISTED", task_id, what, "ours", ours, "theirs", other, response[:300])
-
-    timed = [(t, r) for t, what, r in pairs if what not in ("no literal", "empty")]
-    rates: dict[str, list[float]] = {"ours": [], "bfcl-eval": []}
-    for _ in range(ROUNDS):
-        for name in rates:
-            _find.cache_clear()
-            gc.collect()
-            start = time.perf_counter()
-            if name == "ours":
-                for task, response in timed:
-                    task.verifiers[0].check(task, response)
-            else:
-                for task, response in timed:
-                    with contextlib.suppress(Exception):
-                        theirs(task, response)
-            rates[name].append(len(timed) / (time.perf_counter() - start))
+    rates = rates_of([p for p in pairs if p[1] not in ("no literal", "empty")], theirs)
     ours_rate, their_rate = (statistics.median(r) for r in rates.values())
     print(f"{ours_rate:.0f} verdicts a second, bfcl-eval {their_rate:.0f}: ratio {ours_rate / their_rate:.2f}")
     if arguments.out:
-        found = {"table": table, "differing": differing, "unlisted": len(unlisted), "rates": rates}
+        written = dataclasses.asdict(found) | {"unlisted": len(found.unlisted), "rates": rates}
         with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump(found, file, indent=1)
-    sys.exit(bool(unlisted))
+            json.dump(written, file, indent=1)
+    sys.exit(bool(found.unlisted))
 
 
 if __name__ == "__main__":

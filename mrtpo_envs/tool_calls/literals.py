@@ -133,7 +133,7 @@ def _js_any(text: str, depth: int = 0) -> Any:
 
 
 def parts(text: str, separator: str = ",", most: int = -1) -> list[str]:
-    """The parts of `text` between separators that stand in no string and no brackets, stripped; no empty ones."""
+    """The parts of `text` between separators that stand in no string and no brackets, stripped; no empty last one."""
     found, start, depth, quote, i = [], 0, 0, "", 0
     while i < len(text):
         char = text[i]
@@ -152,5 +152,5 @@ def parts(text: str, separator: str = ",", most: int = -1) -> list[str]:
             found.append(text[start:i].strip())
             start, most = i + 1, most - 1
         i += 1
-    found.append(text[start:].strip())
-    return [part for part in found if part]
+    last = text[start:].strip()
+    return [*found, last] if last else found

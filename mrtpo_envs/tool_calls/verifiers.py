@@ -7,7 +7,7 @@ is no abstention, and one too many.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mrtpo_envs.task import Task
@@ -73,15 +73,25 @@ class Format(Verifier):
                 (Span(at, min(len(response), at + 12)),) if response else Evidence.ABSENT
             )
         elif found.calls:
-            evidence = _spans(_frame(c) for c in found.calls)
+            evidence = _spans(_frames(response, found.calls))
         else:
             evidence = Evidence.ABSENT if missing or not found.reply else Evidence.WHOLE
         return Verdict(float(found.well_formed and not missing), found.found, evidence, details)
 
 
-def _frame(call: Call) -> Span:
-    """What stands before a call's name is the format's."""
-    return Span(call.span.start, max(call.span.start + 1, call.name_span.start))
+FRAME = 16
+"""Most characters before and after a call that are its format's: the longest marks have fourteen."""
+
+
+def _frames(response: str, calls: Sequence[Call]) -> Iterator[Span]:
+    """What stands before the calls' names and after the last one's arguments: that is the format's."""
+    before = 0
+    for call in calls:
+        start = max(before, call.span.start - FRAME)
+        yield Span(start, max(start + 1, call.name_span.start))
+        before = call.arguments_span.end
+    if before < len(response):
+        yield Span(before, min(len(response), before + FRAME))
 
 
 class Tool(Verifier):

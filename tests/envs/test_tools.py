@@ -1,7 +1,10 @@
 """Tool calls: reading, rewards, evidence, hostile input, and the cases from public bug reports."""
 
+import importlib.util
 import json
+import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -267,6 +270,15 @@ def test_evidence_is_the_wrong_name_key_or_value():
     missing = hermes({"name": "get_weather", "arguments": {"days": 2}})
     assert score(task, missing)["schema"].evidence is Evidence.ABSENT
     assert "'city' is a required property" in score(task, missing)["schema"].outcome
+
+
+def test_evidence_of_the_format_is_what_stands_round_the_calls():
+    task = weather()
+    response = "Sure thing, let me have a look at that.\n" + solution(task)
+    assert [s.strip() for s in spans(score(task, response), "format", response)] == [
+        'at.\n<tool_call>\n{"name": "',
+        "}\n</tool_call>",
+    ]
 
 
 @pytest.mark.parametrize("format", ["hermes", "bfcl_python"])
@@ -550,3 +562,28 @@ def test_bfcl_tasks_of_two_splits_share_no_set_of_tools():
 def test_options_that_do_not_fit_are_refused(options, message):
     with pytest.raises(mrtpo_envs.MrtpoError, match=message):
         mrtpo_envs.make("ToolCalls", **options).tasks()[0]
+
+
+def test_bfcls_verdict_is_the_published_one_but_for_the_listed_kinds():
+    """A sample of what benchmarks/bfcl_agreement.py compares."""
+    spec = importlib.util.spec_from_file_location(
+        "bfcl_agreement", CASES.parents[2] / "benchmarks" / "bfcl_agreement.py"
+    )
+    benchmark = importlib.util.module_from_spec(spec)
+    sys.modules["bfcl_agreement"] = benchmark
+    spec.loader.exec_module(benchmark)
+    before = dict(sys.modules)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tasks = benchmark.load_bfcl(format="bfcl_python", rewards=["bfcl"])[::37]
+            pairs = benchmark.pairs_of(tasks)
+            found = benchmark.compare(pairs, benchmark.published())
+    finally:
+        for name in set(sys.modules) - set(before):
+            del sys.modules[name]
+    assert len(pairs) > 2000
+    assert found.unlisted == []
+    agree = sum(row["agree"] for row in found.table.values())
+    assert agree > 0.8 * len(pairs)
+    assert agree + found.differing.total() == len(pairs)
