@@ -21,7 +21,7 @@ class ToolCallsEnv(MultiRewardEnv):
         format: how calls are written: hermes, llama3_json, llama3_pythonic, mistral, json, bfcl_python or toolrl.
         rewards: a list of format, tool, schema, arguments, match, bfcl, toolrl_format and toolrl_correctness, or a set
             of them: "default", "bfcl", or "toolrl" (ToolRL's two, the second from -3 to 3).
-        kinds: which generated tasks: simple, options, parallel, none.
+        kinds: which generated tasks: simple, options, parallel, sequence, none.
         n_tools: how many tools a generated task offers, or the smallest and the largest number.
         categories: which of BFCL's categories; all single-turn ones where None.
         prefilled: the chat template ends the prompt with `<think>`.

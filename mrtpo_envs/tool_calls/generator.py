@@ -9,7 +9,8 @@ Kinds of task:
 
     simple     one call with the required arguments, all of them strings or numbers
     options    one call with optional arguments, or with lists, dates, booleans or nested objects
-    parallel   two or three calls, of one tool or of several
+    parallel   two or three calls in any order, of one tool or of several
+    sequence   two or three calls of different tools, in the order that the user says
     none       no tool that is offered can do it
 """
 
@@ -28,7 +29,7 @@ from mrtpo_envs.task import Task
 from mrtpo_envs.tool_calls.expected import Expected
 from mrtpo_envs.tool_calls.tasks import make_task
 
-KINDS = ("simple", "options", "parallel", "none")
+KINDS = ("simple", "options", "parallel", "sequence", "none")
 HELD_OUT = 3
 """One in this many tools of each domain is held out for the test split."""
 
@@ -132,6 +133,7 @@ class TaskGenerator:
             question=_framed(rng, words),
             tools=[tool.definition for tool in offered],
             expected=calls,
+            ordered=kind == "sequence",
             id=f"tool_calls/{self.split}/{index}",
             metadata={"source": "generated", "kind": kind, "domain": asked[0].domain},
             **self.options,
@@ -190,16 +192,30 @@ def _parallel(rng: random.Random, tools: Sequence[ToolKind]) -> Drawn:
     size = rng.choice((2, 2, 2, 3))
     simple = [t for t in tools if t.plain and len(t.required) <= 3]
     asked = [rng.choice(simple)] * size if rng.random() < 0.5 else rng.sample(simple, size)
-    for _ in range(50):
+    made = _several(rng, asked)
+    joint = rng.choice(("; and ", ". Also, ", "; besides, "))
+    return asked, joint.join(_within(words) if i else words for i, (words, _) in enumerate(made)), [c for _, c in made]
+
+
+def _sequence(rng: random.Random, tools: Sequence[ToolKind]) -> Drawn:
+    size = rng.choice((2, 2, 3))
+    asked = rng.sample([t for t in tools if t.plain and len(t.required) <= 3], size)
+    made = _several(rng, asked)
+    words = ["First: " + made[0][0], *(f"{rng.choice(('after that', 'then', 'next'))}: {w}" for w, _ in made[1:])]
+    return asked, "; ".join(words), [call for _, call in made]
+
+
+def _several(rng: random.Random, asked: Sequence[ToolKind]) -> list[tuple[str, Expected]]:
+    """A request for each tool, no two of them for the same call."""
+    while True:
         made = [_one(rng, tool, ()) for tool in asked]
-        if len({json.dumps([c.name, c.call["arguments"]], sort_keys=True) for _, c in made}) == size:
-            break
-    parts = [
-        words if i == 0 else words[0].lower() + words[1:] if not words.startswith("I ") else words
-        for i, (words, _) in enumerate(made)
-    ]
-    joint = rng.choice(("; and ", ". Also, ", ", and then "))
-    return asked, joint.join(parts), [call for _, call in made]
+        if len({json.dumps([c.name, c.call["arguments"]], sort_keys=True) for _, c in made}) == len(asked):
+            return made
+
+
+def _within(words: str) -> str:
+    """A request as it goes on within a sentence."""
+    return words if words.startswith("I ") or words[1:2].isupper() else words[0].lower() + words[1:]
 
 
 def _none(rng: random.Random, tools: Sequence[ToolKind]) -> Drawn:
@@ -207,7 +223,7 @@ def _none(rng: random.Random, tools: Sequence[ToolKind]) -> Drawn:
     return [tool], _one(rng, tool, ())[0], []
 
 
-_DRAWS = {"simple": _simple, "options": _options, "parallel": _parallel, "none": _none}
+_DRAWS = {"simple": _simple, "options": _options, "parallel": _parallel, "sequence": _sequence, "none": _none}
 
 _BEFORE = ("", "", "", "", "Please help: ", "Hi. ", "One more thing. ", "Quick request: ")
 _AFTER = ("", "", "", " Thanks.", " I am in a hurry.")

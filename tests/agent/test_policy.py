@@ -5,7 +5,7 @@ import torch
 from agent_models import make_model, make_policy, make_tokenizer
 
 from mrtpo_agent.policy import Policy
-from mrtpo_envs import PolicyError, Prompt
+from mrtpo_envs import Message, PolicyError, Prompt, Segment
 
 PROMPT = [5, 9, 40, 77, 12]
 RESPONSES = [[30, 31, 32, 2], [60], [99, 98, 97, 96, 95, 94, 2], [44, 45, 2]]
@@ -158,3 +158,24 @@ def test_empty_prompts_and_responses_are_refused(policy):
         policy.hidden([], [[1]])
     with pytest.raises(PolicyError, match="at least one token"):
         policy.hidden([1], [[1], []])
+
+
+HERMES = (
+    "{% if tools %}<tools>{% for t in tools %}{{ t.function.name }} {% endfor %}</tools> <tool_call> arguments\n"
+    "{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "format", "by_template"),
+    [(HERMES, "hermes", True), (HERMES, "json", False), (HERMES, "", True), ("plain", "hermes", False)],
+)
+def test_tools_are_shown_once_by_the_template_or_by_the_prompt(policy, template, format, by_template):
+    tool = {"type": "function", "function": {"name": "frobnicate", "parameters": {}}}
+    shown = Segment("You have frobnicate.\n", template_tools=True)
+    prompt = Prompt((Message("user", (shown, Segment("Do it."))),), (tool,), tools_format=format)
+    tokenizer = make_tokenizer() if template == "plain" else make_tokenizer(template=template)
+    text = tokenizer.decode(Policy(policy.model, tokenizer).encode(prompt))
+    assert text.count("frobnicate") == 1
+    assert ("You have" in text) is not by_template
+    assert "Do it." in text

@@ -367,6 +367,20 @@ def test_arguments_are_checked_by_json_schema(schema, value, valid):
     assert (check_arguments(parameters, {"x": value}) == []) is valid
 
 
+def test_the_draft_is_the_one_that_the_schema_names():
+    tuples = {
+        "items": [{"type": "integer"}],
+        "additionalItems": False,
+        "type": "array",
+    }  # draft 7's way; 2020-12 has prefixItems
+    seven = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {"x": tuples}}
+    assert check_arguments(seven, {"x": [1]}) == []
+    assert check_arguments(seven, {"x": [1, 2]})
+    newer = {"type": "object", "properties": {"x": {"prefixItems": [{"type": "integer"}], "items": False}}}
+    assert check_arguments(newer, {"x": [1]}) == []
+    assert check_arguments(newer, {"x": [1, 2]})
+
+
 def test_a_parameter_that_no_schema_names_is_refused_unless_the_schema_says_so():
     assert check_arguments({"type": "object", "properties": {}}, {"x": 1})[0].keys == ("x",)
     assert check_arguments({"type": "object", "properties": {}, "additionalProperties": True}, {"x": 1}) == []
@@ -489,6 +503,7 @@ def test_generated_tasks_can_be_solved_and_are_the_same_every_time():
             kinds.add(task.metadata["kind"])
             assert score(task, solution(task)).all_passed, (task.prompt.text, solution(task))
             assert task.prompt.text == again(i).prompt.text
+            assert task.metadata["ordered"] is (task.metadata["kind"] == "sequence")
             assert task.metadata["calls_due"] is (task.metadata["kind"] != "none")
         assert kinds == set(KINDS)
     assert TaskGenerator(seed=1)(0).prompt.text != TaskGenerator(seed=2)(0).prompt.text
