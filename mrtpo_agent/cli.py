@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+import yaml
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
@@ -260,8 +261,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.path.insert(0, str(Path.cwd()))  # `my_task:make_env` is a module where the user stands
     try:
         return _parse(words).run(console)
-    except MrtpoError as error:
-        Console(stderr=True, highlight=False).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+    except (MrtpoError, yaml.YAMLError) as error:
+        # A file that is no YAML is a ConfigError already, so this one is of the command line.
+        said = f"a value of KEY=VALUE is read as YAML: {error}" if isinstance(error, yaml.YAMLError) else error
+        Console(stderr=True, highlight=False).print(f"error: {said}", style="red", markup=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -273,6 +276,8 @@ def _parse(words: list[str]) -> Any:
     """The command that `words` ask for, its settings' defaults taken from the file or run that they name."""
     if words and words[0] in ("warmup", "train", "eval"):
         defaults = _defaults(words)
+        if nameless := [key for key in defaults.env.options if not isinstance(key, str)]:  # YAML has keys of any type
+            raise ConfigError(f"env.options: an option's name must be text, got {nameless[0]!r}")
         command = tyro.cli(
             COMMANDS[words[0]],
             prog=f"mrtpo {words[0]}",

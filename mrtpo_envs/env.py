@@ -9,6 +9,7 @@ one turn. Anybody else passes task sets to `MultiRewardEnv` itself.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -17,6 +18,7 @@ from typing import Any
 import gymnasium
 
 from mrtpo_envs.errors import ConfigError, EnvError
+from mrtpo_envs.options import checked
 from mrtpo_envs.scoring import score
 from mrtpo_envs.task import Prompt, Task, TaskSet
 from mrtpo_envs.text_space import TextSpace
@@ -109,6 +111,13 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
         "render_fps": 1,
     }
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Options are compared with the annotations of the environment's own `__init__`, whoever makes it."""
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = checked()(cls.__init__)  # type: ignore[method-assign]
+
+    @checked()
     def __init__(
         self,
         train: TaskSet | Sequence[Task],
@@ -124,8 +133,8 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
             raise ConfigError(f"render_mode must be None or 'ansi', got {render_mode!r}")
         if max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
-        train = _as_task_set(train)
-        self._sets = {"train": train, "test": train if test is None else _as_task_set(test)}
+        train = _as_task_set("train", train)
+        self._sets = {"train": train, "test": train if test is None else _as_task_set("test", test)}
         self.split = split
         self.max_turns = max_turns
         self.render_mode = render_mode
@@ -136,7 +145,7 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
     def tasks(self, split: str | None = None) -> TaskSet:
         """The tasks of `split` (of the environment's own split where None)."""
         split = self.split if split is None else split
-        if split not in self._sets:
+        if split not in SPLITS:
             raise ConfigError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         return self._sets[split]
 
@@ -186,5 +195,13 @@ class MultiRewardEnv(gymnasium.Env[str, str]):
         raise EnvError(f"options['task'] must be a Task or an index from 0 to {len(tasks) - 1}, got {wanted!r}")
 
 
-def _as_task_set(tasks: TaskSet | Sequence[Task]) -> TaskSet:
-    return tasks if isinstance(tasks, TaskSet) else TaskSet(tasks)
+def _as_task_set(name: str, tasks: TaskSet | Sequence[Task]) -> TaskSet:
+    if not isinstance(tasks, TaskSet):
+        if not isinstance(tasks, Sequence) or not all(isinstance(task, Task) for task in tasks):
+            raise ConfigError(f"{name} must be a TaskSet or a list of tasks, got {tasks!r:.200}")
+        tasks = TaskSet(tasks)
+    try:
+        len(tasks)
+    except OverflowError as error:  # what a machine word cannot count
+        raise ConfigError(f"the size of {name} must be at most {sys.maxsize}, got more") from error
+    return tasks

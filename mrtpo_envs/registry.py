@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
 import typing
 from collections.abc import Callable
 from importlib import metadata
@@ -24,6 +23,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from mrtpo_envs.env import MultiRewardEnv
 from mrtpo_envs.errors import ConfigError, EnvError, unknown
+from mrtpo_envs.options import require
 
 ENTRY_POINTS = "mrtpo.environments"
 NAMESPACE = "mrtpo"
@@ -65,11 +65,11 @@ def make(name: str, **options: Any) -> MultiRewardEnv:
 
     Raises:
         UnknownNameError: nothing has that name; says which names come close.
-        ConfigError: the environment has no such option, or refuses its value.
+        ConfigError: the environment has no such option, or the value is not of the annotated type or is impossible.
         EnvError: what the name makes is no `MultiRewardEnv`, or its module cannot be imported.
     """
     maker = _find(name)
-    _check_options(name, maker, options)
+    require(name, maker, options, ConfigError)
     try:
         env = maker(**options)
     except TypeError as error:  # one that takes **options and hands them on
@@ -135,21 +135,6 @@ def _import(module: str, name: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise EnvError(f"{name!r} needs the module {module!r}, which cannot be imported: {error}") from error
-
-
-def _check_options(name: str, maker: Callable[..., Any], options: dict[str, Any]) -> None:
-    try:
-        parameters = inspect.signature(maker).parameters
-    except (TypeError, ValueError):
-        return
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    stray = [option for option in options if option not in parameters]
-    if stray:
-        known = ", ".join(parameters) or "none"
-        close = difflib.get_close_matches(stray[0], parameters, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ConfigError(f"{name} has no option {stray[0]!r}.{hint} Its options: {known}")
 
 
 def _plug_ins() -> dict[str, metadata.EntryPoint]:

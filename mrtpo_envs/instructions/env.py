@@ -29,6 +29,10 @@ class InstructionsEnv(MultiRewardEnv):
         rule: "worded" follows the instruction's words, "published" the benchmark's code.
         strictness: "strict" or "loose".
         render_mode: None or "ansi".
+
+    Raises:
+        UnknownNameError, ConfigError: options that are not known, of the wrong type, or impossible.
+        DataError: what is missing or wrong in the file.
     """
 
     def __init__(
@@ -49,6 +53,9 @@ class InstructionsEnv(MultiRewardEnv):
     ) -> None:
         if path is None and test_path is not None:
             raise ConfigError("test_path goes with path")
+        for name, size in (("train_size", train_size), ("test_size", test_size)):
+            if size < 1:
+                raise ConfigError(f"{name} must be at least 1, got {size!r}")
         if path is not None:
             train: TaskSet = load_jsonl(path, rule=rule, strictness=strictness, skip_bad=skip_bad)
             test = train

@@ -18,6 +18,7 @@ from mrtpo_envs.errors import ConfigError, TaskError, unknown
 from mrtpo_envs.instructions.constraint import KINDS, Constraint, Rule, Strictness, make_constraint
 from mrtpo_envs.instructions.tasks import name_apart
 from mrtpo_envs.instructions.words import END_PHRASES, KEYWORDS, LETTERS, REQUESTS, SECTION_WORDS, TOPICS
+from mrtpo_envs.options import checked
 from mrtpo_envs.task import Prompt, Segment, Task
 
 EASY = (
@@ -126,6 +127,7 @@ class TaskGenerator:
         ConfigError, UnknownNameError: impossible options.
     """
 
+    @checked()
     def __init__(
         self,
         *,
@@ -138,9 +140,14 @@ class TaskGenerator:
     ) -> None:
         self.seed, self.split, self.rule, self.strictness = seed, split, rule, strictness
         self.kinds = _chosen_kinds(kinds)
-        low, high = (n_constraints, n_constraints) if isinstance(n_constraints, int) else tuple(n_constraints)
-        if not 1 <= low <= high <= 5:
-            raise ConfigError(f"n_constraints must be from 1 to 5, got {n_constraints!r}")
+        if split not in TOPICS:
+            raise ConfigError(f"split must be one of {', '.join(TOPICS)}, got {split!r}")
+        numbers = list(n_constraints) if isinstance(n_constraints, Sequence) else [n_constraints] * 2
+        if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1] <= 5:
+            raise ConfigError(
+                f"n_constraints must be a number from 1 to 5, or the smallest and the largest, got {n_constraints!r}"
+            )
+        low, high = numbers
         together = len([k for k in self.kinds if k not in _ALONE])
         if high > 1 and together < high:
             raise ConfigError(f"n_constraints is up to {high}, but only {together} of the chosen kinds go with others")

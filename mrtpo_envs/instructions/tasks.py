@@ -11,9 +11,11 @@ from typing import Any
 from mrtpo_envs.errors import DataError, MrtpoError, TaskError
 from mrtpo_envs.instructions.constraint import Constraint, Rule, Strictness, make_constraint
 from mrtpo_envs.instructions.text import sentences
+from mrtpo_envs.options import checked
 from mrtpo_envs.task import Message, Prompt, Segment, Task, TaskSet
 
 
+@checked(TaskError)
 def make_task(
     *,
     prompt: str,
@@ -37,17 +39,21 @@ def make_task(
 
     Raises:
         UnknownNameError: an id that is not known, with the nearest ones.
-        TaskError: no constraint at all, or arguments that do not fit.
+        TaskError: a value of the wrong type, a blank prompt, no constraint at all, or arguments that do not fit.
     """
-    if isinstance(instruction_id_list, str) or not instruction_id_list:
+    if not prompt.strip():
+        raise TaskError(f"prompt must not be blank, got {prompt!r}")
+    if not instruction_id_list:
         raise TaskError(f"instruction_id_list must be a list of one or more ids, got {instruction_id_list!r}")
     arguments = [{}] * len(instruction_id_list) if kwargs is None else [dict(k or {}) for k in kwargs]
     if len(arguments) != len(instruction_id_list):
         raise TaskError(f"{len(instruction_id_list)} instruction ids, but {len(arguments)} sets of arguments")
-    constraints = [
-        make_constraint(name, given, rule=rule, strictness=strictness)
-        for name, given in zip(instruction_id_list, arguments, strict=True)
-    ]
+    constraints = []
+    for name, given in zip(instruction_id_list, arguments, strict=True):
+        try:
+            constraints.append(make_constraint(name, given, rule=rule, strictness=strictness))
+        except (TypeError, OverflowError) as error:  # an argument named "rule", an infinite number
+            raise TaskError(f"{name}: these arguments do not fit: {given!r:.200}: {error}") from error
     name_apart(constraints)
     if add_statements:
         parts = [Segment(prompt)] + [Segment(f"\n- {c.describe()}", c.name) for c in constraints]
@@ -65,6 +71,7 @@ def name_apart(constraints: Sequence[Constraint]) -> None:
         constraint.name = short if seen[short] == 1 else f"{short}_{seen[short]}"
 
 
+@checked()
 def load_jsonl(
     path: str | Path, *, rule: Rule = "worded", strictness: Strictness = "strict", skip_bad: bool = False
 ) -> InstructionFile:
@@ -77,15 +84,18 @@ def load_jsonl(
         DataError: the file cannot be read or holds no task, or (without `skip_bad`) a line is bad; names file, line, cause.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, RuntimeError, ValueError) as error:  # no home, no UTF-8, a NUL in the path
+        raise DataError(f"cannot read {str(path)!r}: {error}") from error
     tasks, skipped = [], []
+    seen: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
+            if not isinstance(row, dict):
+                raise TaskError(f"a line is an object with fields, got {type(row).__name__}")
             missing = [k for k in ("prompt", "instruction_id_list", "kwargs") if k not in row]
             if missing:
                 raise TaskError(f"missing {', '.join(missing)}; a line has key, prompt, instruction_id_list and kwargs")
@@ -95,9 +105,11 @@ def load_jsonl(
                 kwargs=row["kwargs"],
                 rule=rule,
                 strictness=strictness,
-                id=str(row.get("key", number)),
+                id=str(number if row.get("key") is None else row["key"]),
             )
-        except (MrtpoError, ValueError, TypeError) as error:
+            if (other := seen.setdefault(task.id, number)) != number:
+                raise TaskError(f"its key {task.id!r} is that of line {other} too")
+        except (MrtpoError, ValueError, RecursionError) as error:
             if not skip_bad:
                 raise DataError(f"{path}, line {number}: {error}") from error
             skipped.append((number, str(error)))

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrtpo_envs.errors import ConfigError, TaskError, unknown
+from mrtpo_envs.options import checked
 from mrtpo_envs.task import Task
-from mrtpo_envs.text_to_sql.tasks import make_task
+from mrtpo_envs.text_to_sql.tasks import make_task, require_settings
 from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
 
 
@@ -212,11 +213,11 @@ LEVELS: dict[str, Draw] = {
 
 def known_levels(levels: Sequence[str], known: Collection[str]) -> None:
     """Raises ConfigError or UnknownNameError where `levels` are not one or more of those known."""
-    if isinstance(levels, str) or not levels:
+    if not levels:
         raise ConfigError(f"levels must be a list of one or more of {', '.join(known)}; got {levels!r}")
     for level in levels:
         if level not in known:
-            raise unknown("level", str(level), known)
+            raise unknown("level", level, known)
 
 
 class TaskGenerator:
@@ -233,6 +234,7 @@ class TaskGenerator:
         ConfigError, UnknownNameError: impossible options.
     """
 
+    @checked()
     def __init__(
         self,
         *,
@@ -243,6 +245,9 @@ class TaskGenerator:
         **options: Any,
     ) -> None:
         known_levels(levels, LEVELS)
+        if split not in THEMES:
+            raise ConfigError(f"split must be one of {', '.join(THEMES)}, got {split!r}")
+        require_settings(rewards=rewards, **options)
         self.seed, self.split, self.levels, self.rewards = seed, split, list(levels), tuple(rewards)
         self.options = options
 

@@ -11,14 +11,17 @@ import csv
 import functools
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mrtpo_envs.errors import DataError, MrtpoError, unknown
-from mrtpo_envs.text_to_sql.database import Descriptions, quoted, schema_of
+from mrtpo_envs.options import checked
+from mrtpo_envs.text_to_sql.database import Descriptions, quoted
 from mrtpo_envs.text_to_sql.questions import Questions, Record
+from mrtpo_envs.text_to_sql.tasks import existing_database
 from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
 
 QUESTION = ("question", "input", "text")
@@ -27,6 +30,7 @@ DATABASE = ("db_id", "database_id", "database")
 """Names that a field goes by, the first that is there counts."""
 
 
+@checked()
 def load_spider(folder: str | Path, split: str = "dev", *, skip_bad: bool = False, **options: Any) -> Questions:
     """Spider: `train_spider.json` (and `train_others.json`), `dev.json` or `test.json`, and `database/<db_id>/`.
 
@@ -40,6 +44,7 @@ def load_spider(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fals
 
     Raises:
         DataError: what is missing or wrong, and where.
+        ConfigError, UnknownNameError: options that no task can have.
     """
     root = _folder(folder)
     files = _split_files(root, SPIDER_FILES, split)
@@ -47,6 +52,7 @@ def load_spider(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fals
     return _questions("spider", files, homes, skip_bad, options)
 
 
+@checked()
 def load_bird(
     folder: str | Path, split: str = "dev", *, descriptions: bool = True, skip_bad: bool = False, **options: Any
 ) -> Questions:
@@ -64,6 +70,7 @@ def load_bird(
 
     Raises:
         DataError: what is missing or wrong, and where.
+        ConfigError, UnknownNameError: options that no task can have.
     """
     root = _folder(folder)
     files = _split_files(root, BIRD_FILES, split)
@@ -71,6 +78,7 @@ def load_bird(
     return _questions("bird", files[:1], homes, skip_bad, options, bird_descriptions if descriptions else None)
 
 
+@checked()
 def load_questions(path: str | Path, *, database: str | Path, skip_bad: bool = False, **options: Any) -> Questions:
     """Your own questions: a CSV, JSON, JSON-lines or Parquet file, and the database that they are on.
 
@@ -85,15 +93,22 @@ def load_questions(path: str | Path, *, database: str | Path, skip_bad: bool = F
 
     Raises:
         DataError: what is missing or wrong, and where.
+        ConfigError, UnknownNameError: options that no task can have.
     """
-    file, home = Path(path).expanduser(), Path(database).expanduser()
-    if not file.is_file():
-        raise DataError(f"there is no file of questions {str(path)!r}")
-    if not home.exists():
-        raise DataError(f"there is no database {str(database)!r}: a SQLite file, or a folder of them")
+    file, home = _there(path), _there(database)
+    if file is None or not file.is_file():
+        raise DataError(f"there is no file of questions {str(path)!r:.300}")
+    if home is None:
+        raise DataError(f"there is no database {str(database)!r:.300}: a SQLite file, or a folder of them")
+    if home.is_file():
+        try:
+            existing_database(home)  # it is every record's: say so once, and leave none out for it
+        except MrtpoError as error:
+            raise DataError(str(error)) from error
     return _questions(file.stem, [file], [home], skip_bad, options)
 
 
+@checked()
 def load_wikisql(folder: str | Path, split: str = "dev", *, skip_bad: bool = False, **options: Any) -> Questions:
     """WikiSQL: `<split>.jsonl` and `<split>.tables.jsonl`; each table becomes a database of its own, with its real headers.
 
@@ -107,6 +122,7 @@ def load_wikisql(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fal
 
     Raises:
         DataError: what is missing or wrong, and where.
+        ConfigError, UnknownNameError: options that no task can have.
     """
     root = _folder(folder)
     _known_split(WIKISQL_FILES, split)
@@ -114,27 +130,17 @@ def load_wikisql(folder: str | Path, split: str = "dev", *, skip_bad: bool = Fal
     for file in files:
         if not file.is_file():
             raise DataError(f"{root} has no {file.name}; WikiSQL has {split}.jsonl and {split}.tables.jsonl")
-    tables = {str(table["id"]): table for table in _read(files[1]) if isinstance(table, dict) and "id" in table}
+    tables: dict[str, Any] = {}
+    for number, table in enumerate(_read(files[1]), 1):
+        if isinstance(table, dict) and "id" in table:
+            tables[str(table["id"])] = _wikisql_table(table, f"{files[1].name}, record {number}")
     records: list[Record] = []
     skipped: list[tuple[int, str]] = []
     for number, row in enumerate(_read(files[0]), 1):
         try:
-            if isinstance(row, DataError):
-                raise ValueError(str(row))
-            table = tables[str(row["table_id"])]
-            columns = _headers(table["header"])
-            record = Record(
-                question=str(row["question"]),
-                gold_sql=_wikisql_query(row["sql"], columns, table["types"]),
-                db_id=str(row["table_id"]),
-                setup_sql=functools.partial(_wikisql_setup, table),
-            )
-            records.append(record)
-        except KeyError as error:
-            missing = "table" if error.args == (str(row.get("table_id")),) else "field"
-            _bad(skip_bad, skipped, files[0], number, f"there is no {missing} {error}")
-        except (IndexError, TypeError, ValueError, AttributeError) as error:
-            _bad(skip_bad, skipped, files[0], number, f"not a record of WikiSQL: {error}")
+            records.append(_wikisql_record(row, tables, f"wikisql-{split}-{number - 1}"))
+        except DataError as error:
+            _bad(skip_bad, skipped, files[0], number, str(error))
     rewards = options.pop("rewards", DEFAULT_REWARDS)
     return Questions(records, source="wikisql", rewards=rewards, options=options, skipped=skipped)
 
@@ -152,10 +158,15 @@ def _questions(
 ) -> Questions:
     records: list[Record] = []
     skipped: list[tuple[int, str]] = []
+    seen: dict[str, str] = {}
     for file in files:
         for number, row in enumerate(_read(file), 1):
             try:
-                records.append(_record(row, homes, f"{source}-{file.stem}-{number - 1}"))
+                record = _record(row, homes, f"{source}-{file.stem}-{number - 1}")
+                place = f"{file.name}, record {number}"
+                if (other := seen.setdefault(record.id, place)) != place:
+                    raise DataError(f"its id {record.id!r} is that of {other} too; each needs one of its own")
+                records.append(record)
             except MrtpoError as error:
                 _bad(skip_bad, skipped, file, number, str(error))
     rewards = options.pop("rewards", DEFAULT_REWARDS)
@@ -199,18 +210,27 @@ def _bad(skip_bad: bool, skipped: list[tuple[int, str]], file: Path, number: int
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+def _text(value: Any) -> str | None:
+    """A field's text; None where it is no text or blank. Raises DataError for half a character, which no model takes."""
+    if not isinstance(value, str) or not value.strip():
+        return None
+    if not value.isascii() and _SURROGATE.search(value):
+        raise DataError(f"{value!r:.100} is no Unicode text: it has half of a surrogate pair")
+    return value
+
+
 def _record(row: Any, homes: Sequence[Path], default_id: str) -> Record:
     if isinstance(row, DataError):
         raise row
     if not isinstance(row, dict):
         raise DataError(f"a record is an object with fields, got {type(row).__name__}")
+    if None in row:  # so csv.DictReader says it
+        raise DataError("it has more cells than the header: is a text with a comma not in quotes?")
 
     def field_of(names: Sequence[str], what: str) -> str:
         for name in names:
-            if isinstance(row.get(name), str) and row[name].strip():
-                if not row[name].isascii() and _SURROGATE.search(row[name]):
-                    raise DataError(f"the field {name} is no Unicode text: it has half of a surrogate pair")
-                return str(row[name])
+            if (text := _text(row.get(name))) is not None:
+                return text
         raise DataError(
             f"no {what}: none of the fields {', '.join(names)} holds text; there are {', '.join(map(str, row))}"
         )
@@ -222,40 +242,47 @@ def _record(row: Any, homes: Sequence[Path], default_id: str) -> Record:
     else:
         db_id = field_of(DATABASE, "database")
         database, extra = _database(homes, db_id)
-    hint = next((str(row[name]) for name in ("evidence", "hint") if row.get(name)), "")
-    identity = next((str(row[name]) for name in ("question_id", "id") if row.get(name) is not None), default_id)
+    hint = next((text for name in ("evidence", "hint") if (text := _text(row.get(name))) is not None), "")
+    named = (row.get(name) for name in ("question_id", "id"))
+    identity = next((str(value) for value in named if value is not None and str(value).strip()), default_id)
     metadata = {"difficulty": str(row["difficulty"])} if row.get("difficulty") else {}
     return Record(question, gold, db_id, database, extra_databases=extra, hint=hint, id=identity, metadata=metadata)
 
 
+def _database(homes: Sequence[Path], db_id: str) -> tuple[str, tuple[str, ...]]:
+    """Paths of a database, and of a test suite's others beside it."""
+    if not re.fullmatch(r"[^/\\\x00]+", db_id) or db_id in (".", ".."):
+        raise DataError(f"{db_id!r:.100} is no database's name")
+    return _found(tuple(homes), db_id)
+
+
 @functools.lru_cache(maxsize=4096)
-def _found(homes: tuple[Path, ...], db_id: str) -> tuple[str, tuple[str, ...]] | None:
+def _found(homes: tuple[Path, ...], db_id: str) -> tuple[str, tuple[str, ...]]:
     for home in homes:
         for ending in (".sqlite", ".db", ".sqlite3"):
-            nested, flat = home / db_id / f"{db_id}{ending}", home / f"{db_id}{ending}"
-            if nested.is_file():
+            nested, flat = _there(home / db_id / f"{db_id}{ending}"), _there(home / f"{db_id}{ending}")
+            if nested is not None and nested.is_file():
                 others = sorted(p for p in nested.parent.glob(f"*{ending}") if p != nested)
-                return str(nested), tuple(map(str, others))
-            if flat.is_file():
-                return str(flat), ()
-    return None
+                return existing_database(nested), tuple(map(existing_database, others))
+            if flat is not None and flat.is_file():
+                return existing_database(flat), ()
+    where, name = " or ".join(map(str, homes)), db_id if len(db_id) < 100 else f"{db_id[:100]}..."
+    raise DataError(f"there is no {name}/{name}.sqlite (or {name}.sqlite) in {where}")
 
 
-def _database(homes: Sequence[Path], db_id: str) -> tuple[str, tuple[str, ...]]:
-    if not re.fullmatch(r"[^/\\\x00]+", db_id) or db_id in (".", ".."):
-        raise DataError(f"{db_id!r} is no database's name")
-    found = _found(tuple(homes), db_id)
-    if found is None:
-        where = " or ".join(str(home) for home in homes)
-        raise DataError(f"there is no {db_id}/{db_id}.sqlite (or {db_id}.sqlite) in {where}")
-    schema_of(found[0])  # or say now that it is no database
-    return found
+def _there(path: str | Path) -> Path | None:
+    """The path, its ~ expanded; None where nothing is there, or nothing can be: too long a name, nobody's home, a NUL."""
+    try:
+        expanded = Path(path).expanduser()
+        return expanded if expanded.exists() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def _folder(folder: str | Path) -> Path:
-    root = Path(folder).expanduser()
-    if not root.is_dir():
-        raise DataError(f"there is no folder {str(folder)!r}")
+    root = _there(folder)
+    if root is None or not root.is_dir():
+        raise DataError(f"there is no folder {str(folder)!r:.300}")
     return root
 
 
@@ -272,20 +299,22 @@ def _existing(root: Path, names: Sequence[str]) -> list[Path]:
 
 def _read(file: Path) -> Iterator[Any]:
     """The records of a file, by its ending; in place of a line of JSON lines that is no JSON, what is wrong with it."""
+    ending = file.suffix.lower()
     try:
-        if file.suffix == ".parquet":
+        if ending == ".parquet":
             yield from _parquet(file)
             return
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file}: {error}") from error
-    if file.suffix == ".csv":
+    if ending == ".csv":
+        lines = csv.DictReader(io.StringIO(text))
         try:
-            yield from csv.DictReader(io.StringIO(text))
+            yield from lines
         except csv.Error as error:
-            raise DataError(f"{file} is not CSV: {error}") from error
+            raise DataError(f"{file}, line {lines.line_num}: not CSV: {error}") from error
         return
-    if file.suffix == ".jsonl":
+    if ending == ".jsonl":
         for line in text.split("\n"):
             if line.strip():
                 try:
@@ -297,7 +326,8 @@ def _read(file: Path) -> Iterator[Any]:
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file} is not {file.suffix[1:].upper()}: {error}") from error
+        other = "" if ending == ".json" else ", and its ending is none of .json, .jsonl, .csv and .parquet"
+        raise DataError(f"{file} is not JSON{other}: {error}") from error
     if not isinstance(rows, list):
         raise DataError(f"{file} should hold a list of records, got {type(rows).__name__}")
     yield from rows
@@ -324,7 +354,10 @@ def bird_descriptions(database: str) -> Descriptions:
     read are passed over (some of BIRD's are in other encodings, or no CSV)."""
     found: list[tuple[str, str, str]] = []
     for file in sorted(Path(database).parent.glob("database_description/*.csv")):
-        raw = file.read_bytes()
+        try:
+            raw = file.read_bytes()
+        except OSError:  # a folder of that name, too
+            continue
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -350,11 +383,16 @@ _OPERATORS = ("=", ">", "<")
 _NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*|[-+]?\.\d+")
 
 
+def _clean(value: Any) -> str:
+    """A cell's text without what SQLite does not take: NUL, and half a character."""
+    return str(value).replace("\x00", "").encode("utf-8", "replace").decode()
+
+
 def _headers(header: Sequence[str]) -> list[str]:
     """Column names, made different where a table has one twice."""
     names: list[str] = []
     for i, name in enumerate(header):
-        clean = " ".join(str(name).split()) or f"column {i + 1}"
+        clean = " ".join(_clean(name).split()) or f"column {i + 1}"
         while clean.lower() in {n.lower() for n in names}:
             clean += " 2"
         names.append(clean)
@@ -362,24 +400,69 @@ def _headers(header: Sequence[str]) -> list[str]:
 
 
 def _number(value: Any) -> float | int | None:
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and math.isfinite(value):
         return value
     match = _NUMBER.search(str(value))
-    if match is None:
+    number = math.inf if match is None else float(match.group().replace(",", ""))
+    if not math.isfinite(number):
         return None
-    number = float(match.group().replace(",", ""))
     return int(number) if number.is_integer() and abs(number) < 1 << 53 else number
 
 
 def _literal(value: Any, kind: str) -> str:
     number = _number(value) if kind == "real" else None
-    return str(number) if number is not None else "'" + str(value).replace("'", "''") + "'"
+    if value is None:
+        return "NULL"
+    return str(number) if number is not None else "'" + _clean(value).replace("'", "''") + "'"
 
 
-def _wikisql_query(sql: dict[str, Any], columns: Sequence[str], types: Sequence[str]) -> str:
-    column = quoted(columns[sql["sel"]])
-    aggregate = _AGGREGATES[sql["agg"]]
-    conditions = [f"{quoted(columns[c])} {_OPERATORS[o]} {_literal(value, types[c])}" for c, o, value in sql["conds"]]
+def _wikisql_table(table: dict[str, Any], place: str) -> dict[str, Any] | str:
+    """A table that a database can be made of; or what is wrong with it, for the records that are on it."""
+    header, types, rows = table.get("header"), table.get("types"), table.get("rows")
+    if not isinstance(header, list) or not isinstance(types, list) or not 0 < len(header) == len(types):
+        return f"{place}: header and types must be lists of one length, got {header!r:.100} and {types!r:.100}"
+    if not isinstance(rows, list):
+        return f"{place}: rows must be a list of rows, got {rows!r:.100}"
+    for i, row in enumerate(rows, 1):
+        if not isinstance(row, list) or len(row) != len(header):
+            return f"{place}: row {i} must be a list of {len(header)} values, as the header is, got {row!r:.100}"
+    return table
+
+
+def _wikisql_record(row: Any, tables: Mapping[str, Any], identity: str) -> Record:
+    if isinstance(row, DataError):
+        raise row
+    if not isinstance(row, dict):
+        raise DataError(f"a record is an object with fields, got {type(row).__name__}")
+    if (question := _text(row.get("question"))) is None:
+        raise DataError(f"question must be text, got {row.get('question')!r:.100}")
+    name = str(row.get("table_id"))
+    if (table := tables.get(name)) is None:
+        raise DataError(f"there is no table {name!r:.100}")
+    if isinstance(table, str):
+        raise DataError(table)
+    columns = _headers(table["header"])
+    query = _wikisql_query(row.get("sql"), columns, table["types"])
+    return Record(question, query, name, setup_sql=functools.partial(_wikisql_setup, table), id=identity)
+
+
+def _wikisql_query(sql: Any, columns: Sequence[str], types: Sequence[str]) -> str:
+    if not isinstance(sql, dict) or not isinstance(sql.get("conds"), list):
+        raise DataError(f"sql must be an object with sel, agg and a list of conds, got {sql!r:.200}")
+
+    def at(values: Sequence[str], index: Any, what: str) -> str:
+        if type(index) is not int or not 0 <= index < len(values):  # Python takes -1 for the last, and True for 1
+            raise DataError(f"{what} must be a number from 0 to {len(values) - 1}, got {index!r:.100}")
+        return values[index]
+
+    column = quoted(at(columns, sql.get("sel"), "sel"))
+    aggregate = at(_AGGREGATES, sql.get("agg"), "agg")
+    conditions = []
+    for condition in sql["conds"]:
+        if not isinstance(condition, list) or len(condition) != 3 or not isinstance(condition[2], (str, int, float)):
+            raise DataError(f"a condition must be [column, operator, value], got {condition!r:.100}")
+        name, operator = at(columns, condition[0], "a condition's column"), at(_OPERATORS, condition[1], "an operator")
+        conditions.append(f"{quoted(name)} {operator} {_literal(condition[2], types[condition[0]])}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {f'{aggregate}({column})' if aggregate else column} FROM data{where}"
 

@@ -11,7 +11,7 @@ from typing import Any
 from mrtpo_envs.errors import ConfigError, DataError
 from mrtpo_envs.task import Task, TaskSet
 from mrtpo_envs.text_to_sql.database import Descriptions
-from mrtpo_envs.text_to_sql.tasks import make_task
+from mrtpo_envs.text_to_sql.tasks import make_task, require_settings
 from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
 
 
@@ -54,6 +54,10 @@ class Questions(TaskSet):
         options: of `make_task`, for every task.
         describe: from a database's path to what its columns mean.
         skipped: number and reason of each record that was left out.
+
+    Raises:
+        ConfigError, UnknownNameError: options that no task can have.
+        DataError: no record.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Questions(TaskSet):
         describe: Callable[[str], Descriptions] | None = None,
         skipped: Sequence[tuple[int, str]] = (),
     ) -> None:
+        require_settings(rewards=rewards, **(options or {}))  # now, and not at the first task
         self.records, self.source, self.rewards = list(records), source, tuple(rewards)
         self.options, self.describe, self.skipped = dict(options or {}), describe, list(skipped)
         if not self.records:

@@ -79,10 +79,15 @@ def spider_schemas(folder: str | Path | None = None) -> dict[str, SpiderSchema]:
 
     Raises DataError where the file is missing, or is not Spider's.
     """
+    text, found = spider_text(folder, "tables.json"), {}
+    number = 0
     try:
-        return {row["db_id"]: _schema(row) for row in json.loads(spider_text(folder, "tables.json"))}
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise DataError(f"tables.json is not as Spider has it: {type(error).__name__}: {error}") from error
+        for number, row in enumerate(json.loads(text), 1):  # noqa: B007 - the message below uses it
+            found[row["db_id"]] = _schema(row)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        where = f"tables.json, record {number}" if number else "tables.json"
+        raise DataError(f"{where}: not as Spider has it: {type(error).__name__}: {error}") from error
+    return found
 
 
 def _schema(row: dict[str, Any]) -> SpiderSchema:
@@ -123,11 +128,10 @@ def spider_text(folder: str | Path | None, name: str) -> str:
                 "or name a folder with Spider's tables.json and dev.json"
             )
         folder = Path(spec.origin).parent / "data" / "eval_data"
-    file = Path(folder).expanduser() / name
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {file}: {error}") from error
+        return (Path(folder).expanduser() / name).read_text(encoding="utf-8")
+    except (OSError, RuntimeError, ValueError) as error:  # no home, no UTF-8, a NUL in the path
+        raise DataError(f"cannot read {name} in {str(folder)!r}: {error}") from error
 
 
 # rows ---------------------------------------------------------------------------------------------------------------

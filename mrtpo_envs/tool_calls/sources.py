@@ -9,7 +9,7 @@ from typing import Any
 
 from mrtpo_envs.errors import ConfigError, DataError, unknown
 from mrtpo_envs.task import Task, TaskSet
-from mrtpo_envs.tool_calls import load
+from mrtpo_envs.tool_calls import load, load_bfcl
 from mrtpo_envs.tool_calls.generator import KINDS, TaskGenerator
 
 
@@ -70,8 +70,8 @@ def _loaded(w: Wanted, tasks: list[Task]) -> Pair:
 
 
 def _bfcl(w: Wanted) -> Pair:
-    categories = [w.categories] if isinstance(w.categories, str) else w.categories or load.BFCL_CATEGORIES
-    return _loaded(w, load.load_bfcl(w.path, categories, skip_bad=w.skip_bad, **w.written))
+    categories = load_bfcl.BFCL_CATEGORIES if w.categories is None else w.categories
+    return _loaded(w, load_bfcl.load_bfcl(w.path, categories, skip_bad=w.skip_bad, **w.written))
 
 
 def _file(loader: Callable[..., list[Task]]) -> Callable[[Wanted], Pair]:

@@ -155,6 +155,11 @@ def test_a_module_in_the_folder_where_one_stands_is_found():
         (["try", "Instructionz"], "Did you mean 'mrtpo/Instructions-v0'"),
         (["try", "Instructions", "--task", "-3", "--response", "x"], "must be from 0 to"),
         (["try", "Instructions", "--options", "splitt=x"], "Did you mean 'split'"),
+        (["try", "Instructions", "--options", "seed=foo"], "seed must be a whole number, got 'foo'"),
+        (["try", "TextToSQL", "--options", "rewards=execution"], "for that one alone give ['execution']"),
+        (["try", "TextToSQL", "--options", "levels=["], "a value of KEY=VALUE is read as YAML"),
+        (["check", "ToolCalls", "--options", "n_tools=x"], "n_tools must be a whole number or a list of whole numbers"),
+        (["train", "--env.name", "TextToSQL", "--env.options", "max_turns=x"], "max_turns must be a whole number"),
         (["train", "--config", "nowhere.yaml"], "No such file"),
         (["train", "--resume", "nowhere"], "nowhere holds no run"),
         (["train", "--rollout.group-size", "1"], "group_size must be at least 2, got 1"),
@@ -171,6 +176,12 @@ def test_what_is_wrong_is_said_in_words_and_exits_with_1(arguments, message):
     assert done.returncode in (1, 2), said
     assert message in said
     assert "Traceback" not in said
+
+
+def test_options_of_a_file_that_have_no_name_are_told(tmp_path, capsys):
+    (tmp_path / "run.yaml").write_text("env: {options: {1: 2}}")
+    assert main(["train", "--config", str(tmp_path / "run.yaml")]) == 1
+    assert "an option's name must be text, got 1" in capsys.readouterr().err
 
 
 def test_help_of_every_command_is_there():

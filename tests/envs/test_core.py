@@ -3,12 +3,18 @@
 import json
 import pickle
 import random
+import re
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
 
+import cloudpickle
 import gymnasium
+import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 from toy import Does, Mentions, make_env, make_task
@@ -34,6 +40,7 @@ from mrtpo_envs import (
     score,
     score_many,
 )
+from mrtpo_envs.options import require
 
 SURROGATE = "half \ud83d an emoji"
 
@@ -263,7 +270,12 @@ def test_step_gives_the_weighted_sum_and_every_reward():
         (lambda env: make_env(split="dev"), ConfigError, "train, test, got 'dev'"),
         (lambda env: make_env(max_turns=0), ConfigError, "at least 1"),
         (lambda env: make_env(render_mode="human"), ConfigError, "None or 'ansi'"),
+        (lambda env: make_env(split=3), ConfigError, "split must be text, got 3"),
+        (lambda env: make_env(size=10**20), ConfigError, "the size of train must be at most"),
+        (lambda env: mrtpo_envs.MultiRewardEnv(3), ConfigError, "train must be a TaskSet or a list of tasks, got 3"),
+        (lambda env: mrtpo_envs.MultiRewardEnv(["x"]), ConfigError, "train must be a TaskSet or a list of tasks"),
         (lambda env: env.tasks("dev"), ConfigError, "split must be one of"),
+        (lambda env: env.tasks([]), ConfigError, "split must be one of"),
         (lambda env: Episode(make_task(), max_turns=0), ConfigError, "at least 1"),
     ],
 )
@@ -365,13 +377,134 @@ def test_a_module_that_registers_with_gymnasium_is_a_plug_in():
         ("toy:make_envv", {}, EnvError, "Did you mean toy:make_env"),
         ("toy:make_task", {}, EnvError, "makes a Task, expected a mrtpo_envs.MultiRewardEnv"),
         ("Instructions", {"splitt": "test"}, ConfigError, "Did you mean 'split'"),
-        ("toy:make_env", {"colour": 1}, ConfigError, "does not take these options"),
+        ("toy:make_env", {"colour": 1}, ConfigError, "has no option 'colour'"),
+        ("toy:make_env", {"max_turns": "x"}, ConfigError, "max_turns must be a whole number, got 'x'"),
         ("CartPole-v1", {}, EnvError, "makes a CartPoleEnv"),
     ],
 )
 def test_names_that_mean_nothing(name, options, error, message):
     with pytest.raises(error, match=message):
         mrtpo_envs.make(name, **options)
+
+
+def test_what_a_function_hands_on_in_vain_is_told():
+    gymnasium.register(id="toys/Handing-v0", entry_point=lambda **options: (lambda: None)(**options))
+    try:
+        with pytest.raises(ConfigError, match="does not take these options"):
+            mrtpo_envs.make("toys/Handing-v0", colour=1)
+    finally:
+        del gymnasium.registry["toys/Handing-v0"]
+
+
+# options ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("TextToSQL", {"levels": 3}, "levels must be a list of texts, got 3"),
+        ("TextToSQL", {"levels": "filter"}, r"for that one alone give \['filter'\]"),
+        ("TextToSQL", {"rewards": "execution"}, r"for that one alone give \['execution'\]"),
+        ("TextToSQL", {"rewards": [1]}, r"rewards must be a list of texts, got \[1\]"),
+        ("TextToSQL", {"train_size": "abc"}, "train_size must be a whole number, got 'abc'"),
+        ("TextToSQL", {"train_size": 1.5}, "train_size must be a whole number, got 1.5"),
+        ("TextToSQL", {"sample_values": 1.5}, "sample_values must be a whole number"),
+        ("TextToSQL", {"sample_values": -1}, "sample_values must be at least 0"),
+        ("TextToSQL", {"schema_tokens": "x"}, "schema_tokens must be a whole number"),
+        ("TextToSQL", {"max_turns": True}, "max_turns must be a whole number, got True"),
+        ("TextToSQL", {"source": ["a"]}, "source must be text"),
+        ("TextToSQL", {"seed": "foo"}, "seed must be a whole number, got 'foo'"),
+        ("TextToSQL", {"rewards": ["valid", "valid"]}, "each reward once"),
+        ("Instructions", {"kinds": 3}, "kinds must be text or a list of texts"),
+        ("Instructions", {"n_constraints": "2"}, "n_constraints must be a whole number or a list of whole numbers"),
+        ("Instructions", {"rule": "mine"}, "rule must be 'worded' or 'published', got 'mine'"),
+        ("Instructions", {"path": 3}, "path must be text or a path or None, got 3"),
+        ("Instructions", {"skip_bad": "yes"}, "skip_bad must be true or false, got 'yes'"),
+        ("ToolCalls", {"n_tools": [1.5, 2]}, "n_tools must be a whole number or a list of whole numbers"),
+        ("ToolCalls", {"categories": 3}, "categories must be text or a list of texts or None"),
+        ("ToolCalls", {"lenient": 1}, "lenient must be true or false"),
+    ],
+)
+def test_options_of_the_wrong_type_are_told_whoever_makes_the_environment(name, options, message):
+    made = type(mrtpo_envs.make(name, test_size=1))
+    for maker in (
+        lambda: mrtpo_envs.make(name, **options),
+        lambda: gymnasium.make(f"mrtpo_envs:mrtpo/{name}-v0", **options),
+        lambda: made(**options),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            maker()
+
+
+class Plugged(mrtpo_envs.MultiRewardEnv):
+    def __init__(self, words: "list[str]", *, rate: float = 0.5, other: TextSpace | None = None, free=None):
+        super().__init__([make_task()])
+
+
+def test_a_class_that_is_pickled_by_value_still_has_its_options_looked_at():
+    class Local(mrtpo_envs.MultiRewardEnv):  # as one of a notebook's is, for a vector environment
+        def __init__(self, size: int = 1):
+            super().__init__([make_task()] * size)
+
+    again = cloudpickle.loads(cloudpickle.dumps(Local))
+    assert len(again(2).tasks()) == 2
+    with pytest.raises(ConfigError, match="size must be a whole number"):
+        again("x")
+
+
+class Unresolved(mrtpo_envs.MultiRewardEnv):
+    def __init__(self, words: "OnlyForTypeCheckers" = 3):  # noqa: F821
+        super().__init__([make_task()])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Plugged("sun"), r"words must be a list of texts, got 'sun'; for that one alone give \['sun'\]"),
+        (lambda: Plugged(["sun"], rate="fast"), "rate must be a number, got 'fast'"),
+        (lambda: Plugged(["sun"], rat=1.0), "Did you mean 'rate'"),
+        (lambda: Plugged(["sun"], rate=1, other="anything", free=object()), None),
+        (lambda: Plugged(("sun",), rate=1), None),
+        (lambda: Unresolved("anything"), None),
+    ],
+)
+def test_plug_ins_have_their_annotated_options_looked_at(make, message):
+    if message is None:
+        assert len(make().tasks()) == 1
+    else:
+        with pytest.raises(ConfigError, match=message):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong", "words"),
+    [
+        (int, [3, np.int64(3), 10**30], [True, 1.0, "3", None], "a whole number"),
+        (float, [3, 0.5, np.float32(1)], [False, "0.5"], "a number"),
+        (bool, [True], [1, "true"], "true or false"),
+        (str, ["", "é"], [b"x", SURROGATE, 3], "text"),
+        (Path, ["x", Path("x")], [3], "a path"),
+        (str | None, [None, "x"], [0], "text or None"),
+        (Literal["a", 1], ["a", 1], ["b", True], "'a' or 1"),
+        (Sequence[str], [["x"], ("x",), []], ["x", {"x"}, {"x": 1}, [["x"]], None], "a list of texts"),
+        (int | Sequence[int], [1, [1, 2]], ["1", [1, "2"]], "a whole number or a list of whole numbers"),
+        (tuple[int, str], [(1, "x"), [1, "x"]], [(1,), ("x", 1)], "a list of 2 values"),
+        (tuple[int, ...], [(), (1, 2)], [("x",)], "a list of whole numbers"),
+        (dict[str, int], [{}, {"x": "unread"}], [[], "x"], "a mapping"),
+        (TaskSet | Sequence[Task], [3, "anything"], [], ""),
+        (Iterable[int], [iter([1])], [3, ["x"]], "a list of whole numbers"),
+    ],
+)
+def test_values_that_an_annotation_takes(kind, right, wrong, words):
+    def taker(x):
+        pass
+
+    taker.__annotations__ = {"x": kind}
+    for value in right:
+        require("it", taker, {"x": value}, ConfigError)
+    for value in wrong:
+        with pytest.raises(ConfigError, match=f"it: x must be {re.escape(words)}, got "):
+            require("it", taker, {"x": value}, ConfigError)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in mrtpo_envs.registered()])

@@ -277,7 +277,17 @@ def test_bad_arguments_are_refused_when_the_task_is_made(id, arguments, message)
     ("arguments", "error", "message"),
     [
         ({"instruction_id_list": []}, TaskError, "one or more ids"),
-        ({"instruction_id_list": "punctuation:no_comma"}, TaskError, "one or more ids"),
+        ({"instruction_id_list": "punctuation:no_comma"}, TaskError, "for that one alone give"),
+        ({"instruction_id_list": [[]]}, TaskError, "must be a list of texts"),
+        (
+            {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [3]},
+            TaskError,
+            "kwargs must be a list of mappings",
+        ),
+        ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{"rule": "x"}]}, TaskError, "do not fit"),
+        ({"instruction_id_list": ["punctuation:no_comma"], "prompt": None}, TaskError, "prompt must be text, got None"),
+        ({"instruction_id_list": ["punctuation:no_comma"], "prompt": " "}, TaskError, "must not be blank"),
+        ({"instruction_id_list": ["punctuation:no_comma"], "prompt": "\ud83d"}, TaskError, "half of a surrogate pair"),
         ({"instruction_id_list": ["punctuation:no_coma"]}, UnknownNameError, "Did you mean 'punctuation:no_comma'"),
         ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}, {}]}, TaskError, "1 instruction ids, but 2"),
         ({"instruction_id_list": ["punctuation:no_comma"], "rule": "mine"}, TaskError, "rule must be"),
@@ -286,7 +296,7 @@ def test_bad_arguments_are_refused_when_the_task_is_made(id, arguments, message)
 )
 def test_bad_tasks_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
-        make_task(prompt="x", **arguments)
+        make_task(**{"prompt": "x", **arguments})
 
 
 def test_whole_numbers_may_come_as_floats_and_padding_as_none():
@@ -358,7 +368,21 @@ def test_a_file_can_be_both_splits_of_the_environment(ifeval_file):
         ('{"prompt": "x"}', "line 1: missing instruction_id_list, kwargs"),
         ('{"prompt": "x", "instruction_id_list": ["a:b"], "kwargs": [{}]}', "line 1: unknown instruction id 'a:b'"),
         ('\n{"prompt": "x", "instruction_id_list": ["punctuation:no_comma"], "kwargs": 3}', "line 2"),
-        ("[1]", "line 1"),
+        ("[1]", "line 1: a line is an object with fields, got list"),
+        ("[" * 100_000, "line 1: maximum recursion depth"),
+        (
+            '{"prompt": null, "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}',
+            "line 1: .*prompt must be text",
+        ),
+        (
+            '{"prompt": "x", "instruction_id_list": ["length_constraints:number_words"], '
+            '"kwargs": [{"num_words": Infinity, "relation": "at least"}]}',
+            "line 1: .*do not fit",
+        ),
+        (
+            '{"key": 7, "prompt": "x", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}\n' * 2,
+            "line 2: its key '7' is that of line 1 too",
+        ),
     ],
 )
 def test_a_bad_file_names_line_and_cause(tmp_path, content, message):
@@ -374,8 +398,9 @@ def test_bad_lines_can_be_left_out_and_are_told(tmp_path):
     tasks = load_jsonl(path, skip_bad=True)
     assert len(tasks) == 1
     assert [number for number, _ in tasks.skipped] == [2]
-    with pytest.raises(DataError, match="cannot read"):
-        load_jsonl(tmp_path / "missing.jsonl")
+    for path in (tmp_path / "missing.jsonl", tmp_path, "x" * 5000, "a\0b", "~nobody-of-this-name/x"):
+        with pytest.raises(DataError, match="cannot read"):
+            load_jsonl(path)
 
 
 # generated tasks ----------------------------------------------------------------------------------------------------
@@ -434,6 +459,9 @@ def test_seeds_and_indices_give_different_tasks():
         ({"kinds": ["format:emoji"]}, ConfigError, "checked but not generated"),
         ({"n_constraints": 0}, ConfigError, "from 1 to 5"),
         ({"n_constraints": [2, 9]}, ConfigError, "from 1 to 5"),
+        ({"n_constraints": [1, 2, 3]}, ConfigError, "the smallest and the largest"),
+        ({"n_constraints": []}, ConfigError, "the smallest and the largest"),
+        ({"train_size": 0}, ConfigError, "train_size must be at least 1"),
         ({"kinds": ["punctuation:no_comma"], "n_constraints": 2}, ConfigError, "only 1 of the chosen kinds"),
         ({"test_path": "x"}, ConfigError, "test_path goes with path"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 import mrtpo_envs
 from mrtpo_envs import score, score_many
-from mrtpo_envs.errors import ConfigError, DataError, MrtpoError
+from mrtpo_envs.errors import ConfigError, DataError, MrtpoError, TaskError, UnknownNameError
 from mrtpo_envs.text_to_sql import (
     load_bird,
     load_questions,
@@ -23,6 +23,7 @@ from mrtpo_envs.text_to_sql import (
 )
 from mrtpo_envs.text_to_sql.flights import QUESTIONS, flights_database
 from mrtpo_envs.text_to_sql.flights import _installed as flights_folder
+from mrtpo_envs.text_to_sql.pool import Limits
 from mrtpo_envs.text_to_sql.spider import fill, spider_schemas
 from mrtpo_envs.text_to_sql.spider_questions import untold
 
@@ -96,6 +97,20 @@ def test_bird_with_evidence_and_descriptions(tmp_path):
     assert "what it is called" not in load_bird(tmp_path, descriptions=False)[0].prompt.text
 
 
+def test_a_folder_where_birds_descriptions_are_files_is_passed_over(tmp_path):
+    database(tmp_path / "dev_databases" / "one" / "one.sqlite")
+    (tmp_path / "dev_databases" / "one" / "database_description" / "t.csv").mkdir(parents=True)
+    (tmp_path / "dev.json").write_text(json.dumps([row("one")]))
+    assert "CREATE TABLE t" in load_bird(tmp_path)[0].prompt.text
+
+
+def test_a_comma_that_is_not_in_quotes_is_told(tmp_path):
+    database(tmp_path / "mine.sqlite")
+    (tmp_path / "asked.csv").write_text("question,sql\nWhich, of all?,SELECT name FROM t\n")
+    with pytest.raises(DataError, match="record 1: it has more cells than the header"):
+        load_questions(tmp_path / "asked.csv", database=tmp_path / "mine.sqlite")
+
+
 def test_wikisql(tmp_path):
     table = {
         "id": "1-1", "header": ["Player", "No.", "No."], "types": ["text", "real", "real"],
@@ -113,12 +128,12 @@ def test_wikisql(tmp_path):
     assert score(found[0], '```sql\nSELECT Player FROM data WHERE "No. 2" = 1200\n```').rewards["execution"] == 1
 
 
-@pytest.mark.parametrize("ending", ["csv", "json", "jsonl", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "json", "jsonl", "parquet", "CSV", "JSONL"])
 def test_own_questions(tmp_path, ending):
     database(tmp_path / "mine.sqlite")
     rows = [{"question": f"Which is {i}?", "sql": f"SELECT name FROM t WHERE id = {i}"} for i in (1, 2)]
     file = tmp_path / f"asked.{ending}"
-    if ending == "csv":
+    if ending.lower() == "csv":
         with file.open("w", newline="") as target:
             writer = csv.DictWriter(target, ["question", "sql"])
             writer.writeheader()
@@ -143,6 +158,7 @@ def test_own_questions(tmp_path, ending):
         ('[{"question": "q"}]', "record 1: no gold query"),
         ('[{"question": "\\ud83d", "sql": "SELECT 1"}]', "half of a surrogate pair"),
         ("[]", "no question"),
+        (json.dumps([row("a", id="x"), row("a", id="x")]), "record 2: its id 'x' is that of asked.json, record 1 too"),
     ],
 )
 def test_bad_files_say_what_is_wrong(tmp_path, content, message):
@@ -169,10 +185,155 @@ def test_options_that_do_not_fit(options, message, tmp_path, monkeypatch):
         mrtpo_envs.make("TextToSQL", **options)
 
 
-@pytest.mark.parametrize("options", [{"schema_tokens": 0}, {"sample_values": -1}])
-def test_impossible_numbers_are_refused(options):
-    with pytest.raises(MrtpoError, match="must be at least"):
-        make_task(question="q", gold_sql="SELECT 1", setup_sql="CREATE TABLE t(a)", **options)
+TASK = {"question": "q", "gold_sql": "SELECT 1", "setup_sql": "CREATE TABLE t(a)"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"schema_tokens": 0}, "must be at least"),
+        ({"sample_values": -1}, "must be at least"),
+        ({"sample_values": 10**30}, "at most 1000"),
+        ({"question": None}, "question must be text, got None"),
+        ({"question": "\ud83d"}, "half of a surrogate pair"),
+        ({"gold_sql": b"SELECT 1"}, "gold_sql must be text, got b'SELECT 1'"),
+        ({"setup_sql": 3}, "setup_sql must be text or None, got 3"),
+        ({"setup_sql": ""}, "makes no table"),
+        ({"setup_sql": None, "database": "/tmp/\udcff.sqlite"}, "rename the file"),
+        ({"setup_sql": None, "database": "x" * 5000}, "there is no database file"),
+        ({"rewards": [[]]}, "rewards must be a list of texts"),
+        ({"rewards": "execution"}, "for that one alone give \\['execution'\\]"),
+        ({"rewards": ["valid", "valid"]}, "each reward once"),
+        ({"descriptions": ("t", "name", "x")}, "a list of lists of 3 values"),
+        ({"count_tokens": 3}, "count_tokens must be a function"),
+        ({"limits": (1, 2, 3)}, "limits must be Limits"),
+        ({"limits": Limits(rows="x")}, "rows must be a whole number, got 'x'"),
+        ({"limits": Limits(-1, -1, -1)}, "above 0 and finite"),
+        ({"limits": Limits(time_s=float("nan"))}, "above 0 and finite"),
+        ({"colour": 1}, "make_task has no option 'colour'"),
+    ],
+)
+def test_impossible_tasks_are_refused(given, message):
+    with pytest.raises(TaskError, match=message):
+        make_task(**{**TASK, **given})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sample_value": 1}, ConfigError, "Did you mean 'sample_values'"),
+        ({"hint": "x"}, ConfigError, "has no option 'hint'"),  # each record's own
+        ({"rewards": "execution"}, ConfigError, "for that one alone"),
+        ({"rewards": ["executon"]}, UnknownNameError, "Did you mean 'execution'"),
+        ({"limits": {"time_s": 1}}, ConfigError, "limits must be Limits"),
+        ({"limits": Limits(-1)}, ConfigError, "above 0 and finite"),
+        ({"skip_bad": 1}, ConfigError, "skip_bad must be true or false"),
+        ({"database": None}, ConfigError, "database must be text or a path, got None"),
+        ({"database": "x" * 5000}, DataError, "there is no database"),
+        ({"path": 3}, ConfigError, "path must be text or a path, got 3"),
+        ({"path": "x" * 5000}, DataError, "there is no file of questions"),
+        ({"path": "."}, DataError, "there is no file of questions"),
+    ],
+)
+def test_options_are_looked_at_when_questions_are_loaded(tmp_path, options, error, message):
+    database(tmp_path / "mine.sqlite")
+    (tmp_path / "asked.json").write_text(json.dumps([row("mine")]))
+    with pytest.raises(error, match=message):
+        load_questions(**{"path": tmp_path / "asked.json", "database": tmp_path / "mine.sqlite", **options})
+
+
+def half(raw):
+    return raw[: len(raw) // 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda raw: b"", "holds no table .0 bytes."),
+        (lambda raw: b"x", "holds no table .1 bytes."),
+        (lambda raw: b"no database" * 100, "is no SQLite database"),
+        (half, "is no SQLite database"),
+        (lambda raw: raw[:50] + b"\xff" * 1000 + raw[1050:], "is no SQLite database"),
+    ],
+)
+def test_a_database_that_is_none_is_told_when_it_is_named(tmp_path, change, message):
+    database(tmp_path / "mine.sqlite", [(i, "x" * 100) for i in range(200)])
+    raw = (tmp_path / "mine.sqlite").read_bytes()
+    (tmp_path / "bad.sqlite").write_bytes(change(raw))
+    (tmp_path / "asked.json").write_text(json.dumps([row("mine"), row("bad"), row("x" * 300)]))
+    with pytest.raises(TaskError, match=message):
+        make_task(question="q", gold_sql="SELECT 1", database=tmp_path / "bad.sqlite")
+    with pytest.raises(DataError, match=message):
+        load_questions(tmp_path / "asked.json", database=tmp_path / "bad.sqlite", skip_bad=True)
+    with pytest.raises(DataError, match=f"asked.json, record 2: .*{message}"):
+        load_questions(tmp_path / "asked.json", database=tmp_path)
+    found = load_questions(tmp_path / "asked.json", database=tmp_path, skip_bad=True)
+    assert [number for number, _ in found.skipped] == [2, 3]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": None}, "dev.tables.jsonl, record 1: rows must be a list of rows"),
+        ({"rows": [["x"]]}, "row 1 must be a list of 2 values"),
+        ({"types": ["text"]}, "lists of one length"),
+        ({"question": None}, "question must be text, got None"),
+        ({"table_id": "9"}, "there is no table '9'"),
+        ({"sql": None}, "sql must be an object"),
+        ({"sql": {"sel": -1, "agg": 0, "conds": []}}, "sel must be a number from 0 to 1, got -1"),
+        ({"sql": {"sel": 0, "agg": -1, "conds": []}}, "agg must be a number from 0 to 5, got -1"),
+        ({"sql": {"sel": 0, "agg": 0, "conds": [[0, -1, "x"]]}}, "an operator must be a number from 0 to 2, got -1"),
+        ({"sql": {"sel": 0, "agg": 0, "conds": [[0, 0]]}}, "a condition must be"),
+    ],
+)
+def test_bad_records_of_wikisql_are_told_when_they_are_loaded(tmp_path, change, message):
+    table = {"id": "1", "header": ["A", "B"], "types": ["text", "real"], "rows": [["x", 1]]}
+    asked = {"table_id": "1", "question": "q?", "sql": {"sel": 0, "agg": 0, "conds": [[1, 0, "1"]]}}
+    bad_table = {**table, **{k: v for k, v in change.items() if k in table}}
+    bad = {**asked, **{k: v for k, v in change.items() if k in asked}}
+    (tmp_path / "dev.tables.jsonl").write_text(f"{json.dumps(bad_table)}\n{json.dumps({**table, 'id': '2'})}")
+    (tmp_path / "dev.jsonl").write_text(f"{json.dumps(bad)}\n{json.dumps({**asked, 'table_id': '2'})}")
+    with pytest.raises(DataError, match=f"dev.jsonl, record 1: .*{message}"):
+        load_wikisql(tmp_path)
+    found = load_wikisql(tmp_path, skip_bad=True)
+    assert [number for number, _ in found.skipped] == [1]
+    assert score(found[0], solution(found[0])).all_passed
+
+
+def test_cells_of_wikisql_that_sql_has_no_number_for_are_text_or_null(tmp_path):
+    rows = [["x\0", float("inf")], [None, None], ["\ud83d", "9" * 400], [True, [1]]]
+    table = {"id": "1", "header": ["A", "B"], "types": ["text", "real"], "rows": rows}
+    asked = {"table_id": "1", "question": "q?", "sql": {"sel": 0, "agg": 0, "conds": []}}
+    (tmp_path / "dev.tables.jsonl").write_text(json.dumps(table))
+    (tmp_path / "dev.jsonl").write_text(json.dumps(asked))
+    [task] = load_wikisql(tmp_path)
+    assert score(task, "```sql\nSELECT A FROM data\n```").rewards["execution"] == 1
+    assert score(task, "```sql\nSELECT A FROM data WHERE A IS NOT NULL\n```").rewards["execution"] == 0
+
+
+@pytest.mark.parametrize(
+    ("tables", "questions", "message"),
+    [
+        ([3], [], "tables.json, record 1"),
+        ([{"table_names_original": [3]}], [], "tables.json, record 1"),
+        ([{"foreign_keys": [[1, 99]]}], [], "tables.json, record 1"),
+        ([{}], [{"question": None}], "dev.json, record 1: .*must be text"),
+        ([{}], [{}, {"db_id": "other"}], "dev.json, record 2: .*no schema 'other'"),
+        ([{"column_names_original": [[-1, "*"], [0, "id"], [0, "id"]]}], [{}], "SQLite does not take the schema 'one'"),
+    ],
+)
+def test_files_that_are_not_spiders_are_told(tmp_path, tables, questions, message):
+    schema = {
+        "db_id": "one", "table_names_original": ["t"], "table_names": ["t"], "primary_keys": [1], "foreign_keys": [],
+        "column_names_original": [[-1, "*"], [0, "id"], [0, "name"]], "column_types": ["text", "number", "text"],
+        "column_names": [[-1, "*"], [0, "id"], [0, "name"]],
+    }  # fmt: skip
+    changed = [{**schema, **table} if isinstance(table, dict) else table for table in tables]
+    (tmp_path / "tables.json").write_text(json.dumps(changed))
+    (tmp_path / "dev.json").write_text(json.dumps([row("one") | question for question in questions]))
+    with pytest.raises(DataError, match=message):
+        spider_dev(tmp_path)
 
 
 # nycflights13 -------------------------------------------------------------------------------------------------------

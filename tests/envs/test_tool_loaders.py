@@ -9,17 +9,9 @@ import pytest
 from mrtpo_envs import score
 from mrtpo_envs.errors import DataError, MrtpoError, TaskError, UnknownNameError
 from mrtpo_envs.tool_calls.formats import find_calls
-from mrtpo_envs.tool_calls.literals import java_value, javascript_value
-from mrtpo_envs.tool_calls.load import (
-    BFCL_CATEGORIES,
-    java_literal,
-    javascript_literal,
-    load_api_bank,
-    load_bfcl,
-    load_toolace,
-    load_toolrl,
-    load_xlam,
-)
+from mrtpo_envs.tool_calls.literals import java_literal, java_value, javascript_literal, javascript_value
+from mrtpo_envs.tool_calls.load import load_api_bank, load_toolace, load_toolrl, load_xlam
+from mrtpo_envs.tool_calls.load_bfcl import BFCL_CATEGORIES, load_bfcl
 from mrtpo_envs.tool_calls.tasks import solution
 
 installed = pytest.mark.skipif(importlib.util.find_spec("bfcl_eval") is None, reason="needs bfcl-eval")
@@ -339,8 +331,6 @@ def test_missing_bfcl_files(tmp_path, folder, monkeypatch):
         load_bfcl(tmp_path, "simple_python")
     with pytest.raises(DataError, match="no folder"):
         load_bfcl(tmp_path / "none")
-    with pytest.raises(DataError, match="any category"):
-        load_bfcl(tmp_path, [])
     with pytest.raises(UnknownNameError, match="Did you mean 'multiple'"):
         load_bfcl(tmp_path, "multipel")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -683,3 +673,15 @@ def test_api_bank_replies_and_bad_records(tmp_path):
     ]:
         with pytest.raises(MrtpoError, match=f"record 1: .*{message}"):
             load_api_bank(write(tmp_path / "b.json", [record | {"output": output}]))
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "nul\0byte", "~nobody-at-all/x.json"])
+@pytest.mark.parametrize("load", [load_toolrl, load_xlam, load_toolace, load_api_bank, load_bfcl])
+def test_a_path_that_no_file_can_have_is_no_file(load, path):
+    with pytest.raises(DataError, match="there is no"):
+        load(path)
+
+
+def test_no_category_is_no_way_to_ask_for_all():
+    with pytest.raises(TaskError, match="one or more"):
+        load_bfcl(categories=[])
