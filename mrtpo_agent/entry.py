@@ -13,3 +13,7 @@ def main() -> int:
         sys.stderr.write(f'mrtpo needs {error.name}, which comes with training: pip install "mrtpo[agent]"\n')
         return 1
     return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

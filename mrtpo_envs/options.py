@@ -171,10 +171,12 @@ def _words(kind: Any, many: bool = False) -> str:
         return " or ".join(dict.fromkeys(_words(choice, many) for choice in arguments))
     if origin in MAPPINGS:
         return "mappings" if many else "a mapping"
+    if origin not in LISTS:
+        return "values" if many else "a value"
     head = "lists" if many else "a list"
     if origin is tuple and arguments and arguments[-1] is not ...:
         return f"{head} of {len(arguments)} values"
-    return f"{head} of {_words(arguments[0], True)}" if origin in LISTS and arguments else head
+    return f"{head} of {_words(arguments[0], True)}" if arguments else head
 
 
 def _advice(value: Any, kind: Any) -> str:

@@ -143,9 +143,12 @@ def _find(response: str, format: str, prefilled: bool, lenient: bool) -> Calls:
     if found.reply and start == 0 and CLOSE in response:
         found = _spoilt(found, f"a {CLOSE} that was never opened", response.index(CLOSE))
     if lenient and (not found.calls or any(c.arguments is None for c in found.calls)):
-        calls = tuple(Call(name, arguments) for name, arguments in loose.calls(response[start:], rule.arguments_key))
+        made, unread = loose.calls(response[start:], rule.arguments_key)
+        bounds = (start, len(response)) * 3  # where its parts stand is not known
+        calls = tuple(Call(name, arguments, bounds) for name, arguments in made)
         if calls:
-            return Calls(calls, 0, False, found.found, found.at)
+            attempts = len(found.calls) + found.unread
+            return Calls(calls, max(unread, attempts - len(calls)), False, found.found, found.at)
     return found
 
 
@@ -180,14 +183,21 @@ def _object(text: str, at: int, rule: CallFormat) -> tuple[Call, int, str]:
     return Call(name, arguments, (at, end, name_start + 1, name_stop, start, stop), places), end, fault
 
 
-def _reply(text: str, at: int, marks: Sequence[str]) -> Calls:
+_MARK = re.compile(r"</?tool_?call|\[TOOL_CALLS\]|<\|python_(?:tag|start|end)\|>|\[\s*[^\W\d][\w.]*\(", re.IGNORECASE)
+_KEYS = (re.compile(r"[\"']name[\"']\s*:"), re.compile(r"[\"'](?:arguments|parameters)[\"']\s*:"))
+"""What a call has in one notation or another: a call in the wrong one is an attempt, and no reply."""
+_SAYS = re.compile(r"[^\W_]")
+
+
+def _reply(text: str, at: int) -> Calls:
     """The answer as a reply in words."""
-    words = text[at:]
-    for mark in marks:
-        if mark in words:
-            return Calls((), 1, False, f"{mark} without a call that can be read", at + words.index(mark))
-    if not words.strip():
-        return Calls((), 0, False, "an empty answer")
+    mark = _MARK.search(text, at)
+    if mark is None and (name := _KEYS[0].search(text, at)) and _KEYS[1].search(text, at):
+        mark = name
+    if mark is not None:
+        return Calls((), 1, False, f"{mark[0]} without a call that can be read", mark.start())
+    if not _SAYS.search(text, at):
+        return Calls((), 0, False, "an answer that says nothing" if text[at:].strip() else "an empty answer")
     return Calls((), 0, True, "a reply in words", reply=True)
 
 
@@ -200,7 +210,7 @@ def _tagged(text: str, at: int, rule: CallFormat) -> Calls:
     opening, closing = "<tool_call>", "</tool_call>"
     start = text.find(opening, at)
     if start < 0:
-        return _reply(text, at, ("<tool_call", closing))
+        return _reply(text, at)
     calls: list[Call] = []
     unread, fault, where = 0, "", None
     if closing in text[at:start]:
@@ -236,7 +246,7 @@ def _llama3_json(text: str, at: int, rule: CallFormat) -> Calls:
     if text.startswith(tag, start):
         start = skip_space(text, start + len(tag))
     elif text[start : start + 1] != "{":
-        return _reply(text, at, (tag, '{"name"', '"parameters"'))
+        return _reply(text, at)
     return _sequence(text, start, rule, ";", len(text.rstrip()))
 
 
@@ -244,7 +254,7 @@ def _array(text: str, at: int, rule: CallFormat) -> Calls:
     """JSON: an array of calls and nothing else."""
     start = skip_space(text, at)
     if text[start : start + 1] not in ("[", "{"):
-        return _reply(text, at, ('{"name"', '"arguments"'))
+        return _reply(text, at)
     return _bracketed(text, start, rule)
 
 
@@ -253,7 +263,7 @@ def _mistral(text: str, at: int, rule: CallFormat) -> Calls:
     mark = "[TOOL_CALLS]"
     start = skip_space(text, at)
     if not text.startswith(mark, start):
-        return _reply(text, at, (mark, '{"name"', '"arguments"'))
+        return _reply(text, at)
     return _bracketed(text, skip_space(text, start + len(mark)), rule)
 
 
@@ -288,7 +298,7 @@ def _sequence(text: str, at: int, rule: CallFormat, separator: str, stop: int, c
                 break
             at = skip_space(text, at + 1)
     except Unreadable as error:
-        return Calls(tuple(calls), 1, False, fault or str(error), where or min(error.at, len(text)))
+        return Calls(tuple(calls), 1, False, fault or str(error), min(error.at, len(text)) if where is None else where)
     if text[at:].strip() and not fault:
         fault, where = "words after the calls", at
     return Calls(tuple(calls), 0, not fault, fault or _counted(len(calls)), where)
@@ -298,7 +308,6 @@ _NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _PYTHON_LIST = re.compile(rf"\s*\[\s*({_NAME})\s*\(")
 _PYTHON_NEXT = re.compile(rf"\s*(?:\]\s*\Z|,\s*({_NAME})\s*\()")
 _PYTHON_CALL = re.compile(rf"\s*{_NAME}\s*\(")
-_PYTHON_MARK = re.compile(r"\[\s*[^\W\d][\w.]*\(")
 _TAGS = ("<|python_start|>", "<|python_end|>")
 
 
@@ -316,8 +325,7 @@ def _python(text: str, at: int, rule: CallFormat) -> Calls:
             return Calls((), 1, False, "expected a call after the opening bracket", start)
         if _PYTHON_CALL.match(text, start):
             return Calls((), 1, False, "calls stand in square brackets", start)
-        begun = _PYTHON_MARK.search(text, start)
-        return _reply(text, at, _TAGS if begun is None else (begun[0],))
+        return _reply(text, at)
     calls: list[Call] = []
     found: re.Match[str] | None = opening
     try:
@@ -355,7 +363,7 @@ def _toolrl(text: str, at: int, rule: CallFormat) -> Calls:
                 fault, where = wrong, call.span.start
             at = skip_space(text, end)
     except Unreadable as error:
-        return Calls(tuple(calls), 1, False, fault or str(error), where or min(error.at, len(text)))
+        return Calls(tuple(calls), 1, False, fault or str(error), min(error.at, len(text)) if where is None else where)
     at = skip_space(text, at + len(closing))
     if not calls:
         return Calls((), 1, False, "no call between the tags", start)
@@ -370,11 +378,12 @@ def _toolrl_response(text: str, start: int, calls: tuple[Call, ...], at: int) ->
     says, said = "<response>", "</response>"
     if text.startswith(says, start):
         end = text.find(said, start)
-        if end >= 0 and not text[end + len(said) :].strip() and (calls or "<tool_call" not in text[start:end]):
+        inside = _reply(text[start + len(says) : max(start, end)], 0)
+        if end >= 0 and not text[end + len(said) :].strip() and (calls or inside.reply):
             return Calls(calls, 0, True, _counted(len(calls)) if calls else "a reply in words", reply=not calls)
     if calls:
         return Calls(calls, 0, False, "words after a call", start)
-    found = _reply(text, at, ("<tool_call", "</tool_call>"))
+    found = _reply(text, at)
     return _spoilt(found, f"a reply stands between {says} and {said}", start) if found.reply else found
 
 

@@ -62,6 +62,23 @@ class ToolKind:
         return list(self.parameters["required"])
 
 
+OVERLAPS = (
+    {"set_medication_reminder", "set_reminder"},
+    {"set_medication_reminder", "calendar.add_event"},
+    {"schedule_message", "set_reminder"},
+    {"book_appointment", "calendar.add_event"},
+    {"book_table", "calendar.add_event"},
+    {"files.share", "send_email"},
+    {"files.share", "send_text"},
+    {"search_trains", "get_directions"},
+    {"search_trains", "plan_route"},
+    {"find_restaurants", "find_nearby"},
+    {"book_hotel", "find_nearby"},
+    {"compare_prices", "convert_currency"},
+    {"order_food", "add_to_cart"},
+    {"split_bill", "transfer_money"},
+)
+"""Tools of different domains of which one might do what the other is asked for."""
 _PLAIN = {"pool", "integer", "number", "say"}
 
 
@@ -146,8 +163,10 @@ def _offered(
     """The tools that are due, if any, and others: half of them neighbours, as long as there are some."""
     found = list(dict.fromkeys(asked)) if due else []
     near = [t for t in tools if t not in asked and t.domain in {a.domain for a in asked}]
-    # Where nothing is due, a neighbour might do in part what is asked: only tools of other domains are offered.
-    far = [t for t in tools if t.domain not in {a.domain for a in asked}]
+    # Where nothing is due, a neighbour might do in part what is asked: only tools of other domains are offered, and none
+    # that could stand in all the same.
+    stand_ins = {name for pair in OVERLAPS for name in pair if any(a.name in pair for a in asked)}
+    far = [t for t in tools if t.domain not in {a.domain for a in asked} and t.name not in stand_ins]
     rng.shuffle(near)
     rng.shuffle(far)
     while len(found) < size:
@@ -230,7 +249,9 @@ _AFTER = ("", "", "", " Thanks.", " I am in a hurry.")
 
 
 def _framed(rng: random.Random, words: str) -> str:
-    return rng.choice(_BEFORE) + words + ("" if words[-1] in '.?!"' else ".") + rng.choice(_AFTER)
+    after = rng.choice(_AFTER)
+    ended = words[-1] in ".?!" or (words[-1] == '"' and not after)
+    return rng.choice(_BEFORE) + words + ("" if ended else ".") + after
 
 
 _MONTHS = "January February March April May June July August September October November December".split()

@@ -13,32 +13,39 @@ from mrtpo_envs.tool_calls.reading import Unreadable, json_value, python_value
 
 _BEGINS = re.compile(r"\{\s*[\"']name[\"']")
 _MOST = 64
+"""Most attempts that are read."""
 
 
-def calls(answer: str, arguments_key: str) -> list[tuple[str, dict[str, Any]]]:
-    """Name and arguments of everything in `answer` that can be read as a call written as an object."""
+def calls(answer: str, arguments_key: str) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+    """Name and arguments of what in `answer` can be read as a call written as an object, and how many attempts cannot."""
     found: list[tuple[str, dict[str, Any]]] = []
-    at = 0
-    while (begins := _BEGINS.search(answer, at)) is not None and len(found) < _MOST:
-        value, at = _value(answer, begins.start())
-        at = max(at, begins.end())
-        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-            continue
-        arguments = value.get(arguments_key, value.get("arguments", value.get("parameters")))
+    unread = at = 0
+    for _ in range(_MOST):
+        begins = _BEGINS.search(answer, at)
+        if begins is None:
+            break
+        value, end = _value(answer, begins.start())
+        at = max(end, begins.end())  # not again what has been read: all attempts together read the text about once
+        name, arguments = None, None
+        if isinstance(value, dict):
+            name = value.get("name")
+            arguments = value.get(arguments_key, value.get("arguments", value.get("parameters")))
         if isinstance(arguments, str):
             inner, end = _value(arguments, 0)
             arguments = inner if not arguments[end:].strip() else None
-        if isinstance(arguments, dict):
-            found.append((value["name"], arguments))
-    return found
+        if isinstance(name, str) and isinstance(arguments, dict):
+            found.append((name, arguments))
+        else:
+            unread += 1
+    return found, unread
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
-    """A value in JSON or in Python's literals with JSON's words, and the position after it; None where there is none."""
+    """A value in JSON or in Python's literals, and the position after it; None where there is none, and where it fails."""
     try:
         return json_value(text, at)
-    except Unreadable:
+    except Unreadable as strict:
         try:
             return python_value(text, at)
-        except Unreadable:
-            return None, at
+        except Unreadable as error:
+            return None, max(strict.at, error.at)

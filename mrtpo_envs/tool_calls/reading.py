@@ -259,7 +259,12 @@ def python_value(text: str, at: int, places: Places | None = None, path: Path = 
         if match is None:
             raise Unreadable("a string that does not end", at)
         body = match[match.lastindex or 0]
-        return _sound(_ESCAPE.sub(_unescaped, body) if "\\" in body else body, at), match.end()
+        if "\\" in body:
+            try:
+                body = _ESCAPE.sub(_unescaped, body)
+            except ValueError as error:
+                raise Unreadable(str(error), at) from None
+        return _sound(body, at), match.end()
     if head in ("[", "("):
         return _python_sequence(text, at, places, path)
     if head == "{":
@@ -285,12 +290,14 @@ def _unescaped(match: re.Match[str]) -> str:
     if octal is not None:
         return chr(int(octal, 8))
     if digits := two or four or eight:
-        return chr(int(digits, 16)) if int(digits, 16) < 0x110000 else match[0]
+        return chr(int(digits, 16))  # raises ValueError beyond Unicode
     if name is not None:
         try:
             return unicodedata.lookup(name)
         except KeyError:
-            return match[0]
+            raise ValueError(f"no character is called {name}") from None
+    if short in "xuUN":
+        raise ValueError("a broken escape in a string")
     return _SHORT.get(short, short if short in "\\'\"" else match[0])
 
 

@@ -4,18 +4,22 @@
 validates by jsonschema with the draft that the schema names (2020-12 where it names none). Beyond plain jsonschema:
 
 - no `$ref` is fetched: a remote one makes the schema unusable, and is no fault of the response;
-- formats are checked: date, time, date-time, email, ipv4, ipv6, uuid, regex, idn-email (what jsonschema knows without
-  further packages, and date-time);
-- patterns run under a time limit, and one that reaches it is not met;
-- a parameter that the schema does not name is refused, unless `additionalProperties` says otherwise.
+- formats are checked: date, time and date-time by RFC 3339, email, idn-email, ipv4, ipv6 and uuid;
+- patterns are ECMA's as far as `regex` knows them, and run under a time limit; arguments that reach it are not valid;
+- a parameter that the schema does not name is refused, unless `additionalProperties` says otherwise;
+- `multipleOf` is decimal (19.99 is a multiple of 0.01), and `uniqueItems` takes linear time.
 """
 
 from __future__ import annotations
 
+import contextvars
 import datetime
 import functools
 import json
+import re
+import time
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -26,7 +30,7 @@ from jsonschema import validators
 from mrtpo_envs.errors import TaskError
 
 PATTERN_LIMIT_S = 0.2
-"""Seconds that one match of a schema's pattern may take. Ordinary ones take microseconds."""
+"""Seconds that the matches of a schema's patterns may take for one call. Ordinary ones take microseconds."""
 MAX_SCHEMA_DEPTH = 40
 _COMBINES = ("allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "$dynamicRef")
 
@@ -119,7 +123,8 @@ def _schema_fault(text: str) -> str:
     """What makes a schema no JSON Schema; empty where nothing does."""
     schema = json.loads(text)
     try:
-        _draft(schema).check_schema(schema)
+        # Without formats: "regex" would be Python's dialect.
+        _draft(schema).check_schema(schema, format_checker=jsonschema.FormatChecker(()))
     except jsonschema.SchemaError as error:
         return error.message[:300]
     except RecursionError:
@@ -149,10 +154,16 @@ def check_arguments(parameters: Mapping[str, Any], arguments: Any, most: int = 3
     try:
         validator = _validator(json.dumps(parameters, sort_keys=True))
         faults = []
-        for error in validator.iter_errors(_lists(arguments)):
-            faults.append(Fault(tuple(error.absolute_path), _reason(error), _stray(error)))
-            if len(faults) == most:
-                break
+        left = _left.set([PATTERN_LIMIT_S])
+        try:
+            for error in validator.iter_errors(_lists(arguments)):
+                faults.append(Fault(tuple(error.absolute_path), _reason(error), _stray(error)))
+                if len(faults) == most:
+                    break
+        except TimeoutError:
+            faults.append(Fault((), "$: a pattern of the schema takes too long on this"))
+        finally:
+            _left.reset(left)
         return faults
     except referencing.exceptions.Unresolvable as error:
         raise UnusableSchema(
@@ -185,17 +196,44 @@ def _draft(schema: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _bounded(draft: Any) -> Any:
-    """The draft's validator with patterns under a time limit."""
-    return validators.extend(  # type: ignore[no-untyped-call]
-        draft, {"pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional}
-    )
+    """The draft's validator with the rules of this module."""
+    own: dict[str, Any] = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional,
+        "uniqueItems": _unique,
+        "multipleOf": _multiple,
+        "divisibleBy": _multiple,  # draft 3's word for it
+        # Older drafts have no such word; `closed` uses it.
+        "unevaluatedProperties": validators.Draft202012Validator.VALIDATORS["unevaluatedProperties"],
+    }
+    return validators.extend(draft, own)  # type: ignore[no-untyped-call]
+
+
+_left: contextvars.ContextVar[list[float]] = contextvars.ContextVar("seconds left for patterns")
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> Any:
+    try:
+        return regex.compile(_DOLLAR.sub(lambda m: m[1] or r"\Z", pattern))
+    except regex.error as error:
+        raise UnusableSchema(f"the pattern {pattern[:80]!r} of the tool's schema is none: {error}") from error
+
+
+_DOLLAR = regex.compile(r"(\\.|\[(?:[^\]\\]|\\.)*\])|\$", regex.DOTALL)
+"""ECMA's `$` is the very end; Python's is before a last line feed too. Escapes and classes are passed over."""
 
 
 def _meets(pattern: str, text: str) -> bool:
-    try:
-        return regex.search(pattern, text, timeout=PATTERN_LIMIT_S) is not None
-    except (TimeoutError, regex.error):
-        return False
+    """Raises TimeoutError where the call's patterns have had their time."""
+    left = _left.get()
+    if left[0] <= 0:
+        raise TimeoutError
+    start = time.perf_counter()
+    found = _compiled(pattern).search(text, timeout=left[0]) is not None
+    left[0] -= time.perf_counter() - start
+    return found
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
@@ -225,6 +263,30 @@ def _additional(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterat
         yield jsonschema.ValidationError(f"no parameter {', '.join(repr(k[:40]) for k in more[:3])}")
 
 
+def _unique(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if rule and isinstance(instance, list) and len({_key(item) for item in instance}) < len(instance):
+        yield jsonschema.ValidationError(f"{str(instance)[:60]} has items that are the same")
+
+
+def _key(value: Any) -> Any:
+    """Equal for equal JSON values: 1 and 1.0 are one number, true is none."""
+    if isinstance(value, bool):
+        return "boolean", value
+    if isinstance(value, list):
+        return tuple(_key(v) for v in value)
+    if isinstance(value, dict):
+        return frozenset((k, _key(v)) for k, v in value.items())
+    return value
+
+
+def _multiple(validator: Any, step: Any, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if not isinstance(instance, (int, float)) or isinstance(instance, bool):
+        return
+    # By what the numbers are written as: 19.99 / 0.01 is no whole number in binary.
+    if (Fraction(str(instance)) / Fraction(str(step))).denominator != 1:
+        yield jsonschema.ValidationError(f"{instance!r} is not a multiple of {step!r}")
+
+
 def _stray(error: jsonschema.ValidationError) -> tuple[str, ...]:
     if error.validator not in ("additionalProperties", "unevaluatedProperties") or not isinstance(error.instance, dict):
         return ()
@@ -246,12 +308,20 @@ def _lists(value: Any) -> Any:
     return value
 
 
-_FORMATS = jsonschema.FormatChecker(("date", "time", "email", "idn-email", "ipv4", "ipv6", "uuid", "regex"))
+_FORMATS = jsonschema.FormatChecker(("date", "email", "idn-email", "ipv4", "ipv6", "uuid"))
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII)
+
+
+@_FORMATS.checks("time")
+def _is_time(value: object) -> bool:
+    """RFC 3339's full-time: with an offset; second 60 is a leap second's."""
+    return not isinstance(value, str) or _TIME.fullmatch(value) is not None
 
 
 @_FORMATS.checks("date-time", raises=ValueError)
 def _is_moment(value: object) -> bool:
     if not isinstance(value, str):
         return True
-    moment = datetime.datetime.fromisoformat(value)
-    return moment.tzinfo is not None and value[10:11] in "Tt"
+    day, mark, time_of_day = value[:10], value[10:11], value[11:]
+    datetime.datetime.strptime(day, "%Y-%m-%d")
+    return len(day) == 10 and mark in ("T", "t", " ") and mark != "" and _is_time(time_of_day)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mrtpo_envs.errors import TaskError, unknown
-from mrtpo_envs.task import Message, Privileged, Prompt, Segment, Task
+from mrtpo_envs.options import checked
+from mrtpo_envs.task import ROLES, Message, Privileged, Prompt, Segment, Task
 from mrtpo_envs.tool_calls.bfcl import BFCL
-from mrtpo_envs.tool_calls.expected import Expected, expected_call
-from mrtpo_envs.tool_calls.formats import FORMATS, write_answer
+from mrtpo_envs.tool_calls.expected import Expected, agreement, expected_call
+from mrtpo_envs.tool_calls.formats import FORMATS, find_calls, write_answer
 from mrtpo_envs.tool_calls.schemas import tool_of
 from mrtpo_envs.tool_calls.toolrl import ToolRLCorrectness, ToolRLFormat
 from mrtpo_envs.tool_calls.verifiers import Arguments, Format, Schema, Tool
@@ -61,6 +62,7 @@ def rewards_of(rewards: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+@checked(TaskError)
 def make_task(
     *,
     question: str | Sequence[Mapping[str, str]],
@@ -101,11 +103,11 @@ def make_task(
         raise TaskError(f"two tools have one name: {', '.join(sorted(tool_names))}")
     due: tuple[Expected, ...] | None = None
     if expected is not None:
-        if isinstance(expected, (str, Mapping)):
-            raise TaskError(f"expected must be a list of calls, got {expected!r:.200}")
         due = tuple(expected_call(e) for e in expected)
         if tool_names and (stray := [e.name for e in due if e.name not in tool_names]):
             raise TaskError(f"expected calls of {stray}, but the tools are {tool_names}")
+        for call in due:
+            _require_writable(call, format)
         if not due:
             names = tuple(n for n in names if n not in ONLY_WITH_CALLS) or names
     elif unjudged := [n for n in names if n not in WITHOUT_EXPECTED]:
@@ -131,10 +133,26 @@ def make_task(
     )
 
 
+def _require_writable(due: Expected, format: str) -> None:
+    """Raises TaskError where the format cannot write the call, so that nothing could be right."""
+    try:
+        [found] = find_calls(FORMATS[format].write([due.call]), format).calls
+    except (TypeError, ValueError) as error:
+        raise TaskError(
+            f"the expected call of {due.name!r} cannot be written as {format}: its name and arguments must be JSON values, "
+            f"and names in Python's formats identifiers; got {due.call!r:.200}"
+        ) from error
+    if found.name != due.name or agreement(due, found.name, found.arguments) != 1.0:
+        raise TaskError(f"the expected call {due.call!r:.200} is another one when it is read again as {format}")
+
+
 def _prompt(question: Any, tools: list[dict[str, Any]], format: str, stated: bool) -> Prompt:
     if isinstance(question, str):
         question = [{"role": "user", "content": question}]
-    if not question or question[-1].get("role") != "user" or not str(question[-1].get("content", "")).strip():
+    messages = all(
+        isinstance(m, Mapping) and isinstance(m.get("content"), str) and m.get("role") in ROLES for m in question
+    )
+    if not question or not messages or question[-1]["role"] != "user" or not question[-1]["content"].strip():
         raise TaskError(
             f"a question must be text, or chat messages that end with the user's words, got {question!r:.200}"
         )

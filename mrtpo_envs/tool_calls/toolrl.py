@@ -46,9 +46,10 @@ class ToolRLFormat(Verifier):
         shape = str(task.metadata.get("shape") or ("call" if expected_of(task) else "response"))
         if len(response) > 100_000:
             return Verdict(0.0, "an answer too long to be read")
-        good = _SHAPES[shape].match(response) is not None
+        whole = "<think>" * bool(task.metadata["prefilled"]) + response
+        good = _SHAPES[shape].match(whole) is not None
         for tag in ("think", *_TAGS[shape]):
-            good = good and response.count(f"<{tag}>") == 1 and response.count(f"</{tag}>") == 1
+            good = good and whole.count(f"<{tag}>") == 1 and whole.count(f"</{tag}>") == 1
         spans = tuple(Span(*m.span()) for m in re.finditer(r"</?(?:think|tool_call|response)>", response))[:20]
         return Verdict(
             float(good), "the right shape" if good else "another shape than is due", spans or Evidence.ABSENT

@@ -6,6 +6,7 @@ is no abstention, and one too many.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +25,13 @@ SHOWN = 1500
 def calls_of(task: Task, response: str) -> Calls:
     """The calls in a response to this task."""
     public = task.metadata
-    return find_calls(response, public["format"], prefilled=public["prefilled"], lenient=public["lenient"])
+    found = find_calls(response, public["format"], prefilled=public["prefilled"], lenient=public["lenient"])
+    if found.reply:  # a tool's name before a bracket is a call in some notation
+        for name in public["parameters"]:
+            at = response.find(name)
+            if at >= 0 and (attempt := re.search(rf"(?<!\w){re.escape(name)}\s*\(", response)):
+                return Calls((), 1, False, f"a call of {name[:60]} in another notation", attempt.start())
+    return found
 
 
 def expected_of(task: Task) -> tuple[Expected, ...]:
@@ -79,6 +86,7 @@ class Format(Verifier):
         return Verdict(float(found.well_formed and not missing), found.found, evidence, details)
 
 
+_BEFORE = re.compile(r"(?:<tool_call>|\[TOOL_CALLS\]|<\|python_\w+\|>|[\s\[,;])*\Z")
 FRAME = 16
 """Most characters before and after a call that are its format's: the longest marks have fourteen."""
 
@@ -88,7 +96,8 @@ def _frames(response: str, calls: Sequence[Call]) -> Iterator[Span]:
     before = 0
     for call in calls:
         start = max(before, call.span.start - FRAME)
-        yield Span(start, max(start + 1, call.name_span.start))
+        start += _BEFORE.search(response[start : call.span.start]).start()  # type: ignore[union-attr]
+        yield Span(start, max(start + 1, min(call.name_span.start, call.arguments_span.start)))
         before = call.arguments_span.end
     if before < len(response):
         yield Span(before, min(len(response), before + FRAME))
@@ -217,8 +226,8 @@ def _place(response: str, call: Call, path: tuple[str | int, ...], *, key: bool 
     """Where the value (or the key) at a path of the arguments stands."""
     first, rest = path[0], path[1:]
     member = call.member(response, str(first))
-    if member is None:
-        return None
+    if member is None:  # a lenient reading keeps no places
+        return None if call.members else call.arguments_span
     if not rest:
         return Span(member.key_start, member.key_end) if key else Span(member.start, member.end)
     places = Places()

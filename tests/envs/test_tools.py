@@ -1,5 +1,6 @@
 """Tool calls: reading, rewards, evidence, hostile input, and the cases from public bug reports."""
 
+import ast
 import importlib.util
 import json
 import sys
@@ -14,7 +15,7 @@ from mrtpo_envs import Evidence, TaskError, UnknownNameError, score
 from mrtpo_envs.tool_calls import FORMATS, KINDS, Expected, TaskGenerator, find_calls, make_task, solution
 from mrtpo_envs.tool_calls.expected import assignment, same
 from mrtpo_envs.tool_calls.generator import catalogue, tools_of
-from mrtpo_envs.tool_calls.schemas import check_arguments, type_name
+from mrtpo_envs.tool_calls.schemas import UnusableSchema, check_arguments, type_name
 
 CASES = Path(__file__).parents[1] / "cases" / "verifier_cases.jsonl"
 TOOL_CASES = [row for row in map(json.loads, CASES.read_text().splitlines()) if row["domain"] == "tool"]
@@ -212,6 +213,13 @@ def test_escapes_mean_what_python_says():
     assert call.arguments["a"] == "\n\tAéA•\\q\\'"
 
 
+@pytest.mark.parametrize("text", [r"'\x'", r"'1\u'", r"'\un'", r"'\U00110000'", r"'\N{NO SUCH}'"])
+def test_broken_escapes_are_no_literal(text):
+    with pytest.raises(SyntaxError):
+        ast.literal_eval(text)
+    assert find_calls(f"[f(a={text})]", "bfcl_python").unread == 1
+
+
 # Rewards
 
 
@@ -221,6 +229,63 @@ def test_no_call_is_right_where_none_is_due_and_worth_nothing_where_one_is():
         ("format", "tool", "schema", "arguments"), 0.0
     )
     assert score(weather(expected=[]), solution(weather())).rewards == {"format": 1.0, "tool": 0.0}
+
+
+# fmt: off
+ATTEMPTS = [
+    ("hermes", '{"name": "get_weather", "arguments": {"city": "Oslo"}}'),
+    ("hermes", '```json\n{"name": "get_weather", "arguments": {}}\n```'),
+    ("hermes", "[get_weather(city='Oslo')]"),
+    ("hermes", "I call get_weather(city='Oslo')."),
+    ("hermes", '<toolcall>{"x": 1}</toolcall>'),
+    ("llama3_json", 'Sure: { "name": "get_weather", "parameters": {}}'),
+    ("llama3_json", "{'name': 'get_weather', 'parameters': {}}"),
+    ("bfcl_python", "```python\nget_weather(city='Oslo')\n```"),
+    ("bfcl_python", '<tool_call>{"name": "f", "arguments": {}}</tool_call>'),
+    ("mistral", '<tool_call>{ "name": "get_weather", "parameters": {}}</tool_call>'),
+    ("json", '{"arguments": {}, "name": "get_weather"}'),
+    ("toolrl", '<think> t </think>\n<response> {"name": "get_weather", "parameters": {}} </response>'),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("format", "response"), ATTEMPTS)
+def test_a_call_in_another_notation_is_no_abstention(format, response):
+    task = weather(format, expected=[], rewards=["format", "tool", "match", "bfcl"])
+    found = score(task, response)
+    assert set(found.rewards.values()) == {0}
+    assert found["format"].details["attempted"]
+
+
+@pytest.mark.parametrize("response", ["\u200b", ".", "...", "_"])
+def test_an_answer_that_says_nothing_is_no_reply(response):
+    assert score(weather(expected=[]), response).rewards == {"format": 0, "tool": 0}
+
+
+@pytest.mark.parametrize(
+    "response", ["The weather tool gets no weather there.", 'His "name" is Ann: see [1] (page 3).']
+)
+def test_words_that_are_no_call_are_a_reply(response):
+    assert score(weather(expected=[]), response).all_passed
+
+
+def test_lenient_reading_forgives_no_second_attempt_and_points_at_the_answer():
+    task = weather(lenient=True, rewards=["format", "tool", "arguments", "match"])
+    call = "<tool_call>{'name': 'get_weather', 'arguments': {'city': 'Oslo', 'days': 2}}</tool_call>"
+    assert score(task, call).rewards == {"format": 0, "tool": 1, "arguments": 1, "match": 1}
+    assert score(task, call + "<tool_call>{'name': 'g'")["match"].reward == 0
+    assert score(task, "Oh dear " + call.replace("Oslo", "Rome"))["arguments"].spans[0].end > len(call)
+    start = time.perf_counter()
+    for text in ('{"name":' * 12375, '{"name":' * 60 + "[" + "1," * 49500):
+        find_calls(text, "hermes", lenient=True)
+    assert time.perf_counter() - start < 2
+
+
+def test_toolrls_format_knows_a_prompt_that_ends_inside_the_reasoning():
+    options = {"format": "toolrl", "rewards": "toolrl", "prefilled": True}
+    task = weather(expected=[{"name": "get_weather", "arguments": {"city": "Oslo"}}], **options)
+    assert score(task, solution(task)).all_passed
+    assert score(task, "<think>" + solution(task))["toolrl_format"].reward == 0
 
 
 def hermes(*calls):
@@ -276,7 +341,7 @@ def test_evidence_of_the_format_is_what_stands_round_the_calls():
     task = weather()
     response = "Sure thing, let me have a look at that.\n" + solution(task)
     assert [s.strip() for s in spans(score(task, response), "format", response)] == [
-        'at.\n<tool_call>\n{"name": "',
+        '<tool_call>\n{"name": "',
         "}\n</tool_call>",
     ]
 
@@ -352,7 +417,19 @@ def test_type_names_become_json_schemas(given, name):
         ({"type": "integer"}, True, False),
         ({"type": "number", "multipleOf": 0.1}, 10**299, True),
         ({"type": "string", "pattern": "^[a-z]+$"}, "abc", True),
-        ({"type": "string", "pattern": "(unclosed"}, "abc", False),
+        ({"type": "string", "pattern": "^a$"}, "a\\n", False),
+        ({"type": "string", "pattern": r"^\$[$]$"}, "$$", True),
+        ({"type": "string", "pattern": r"^\p{L}+$"}, "été", True),
+        ({"type": "number", "multipleOf": 0.01}, 19.99, True),
+        ({"type": "number", "multipleOf": 0.01}, 19.999, False),
+        ({"type": "string", "format": "time"}, "12:30:00Z", True),
+        ({"type": "string", "format": "time"}, "12:30:00", False),
+        ({"type": "string", "format": "date-time"}, "2016-12-31t23:59:60z", True),
+        ({"type": "string", "format": "date-time"}, "2024-W01-1T00:00:00Z", False),
+        ({"type": "string", "format": "date-time"}, "2024-02-30T00:00:00Z", False),
+        ({"uniqueItems": True}, [1, 1.0], False),
+        ({"uniqueItems": True}, [1, True, "1", [1], {"a": 1}, {"a": 2}], True),
+        ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
         ({"type": "object", "patternProperties": {"^(a+)+$": {"type": "integer"}}}, {"a" * 40 + "!": 1}, True),
         ({"$ref": "#/$defs/tree"}, {"child": {"child": {"child": {}}}}, True),
         ({"$ref": "#/$defs/tree"}, {"child": {"child": {"child": 1}}}, False),
@@ -362,9 +439,31 @@ def test_type_names_become_json_schemas(given, name):
 def test_arguments_are_checked_by_json_schema(schema, value, valid):
     tree = {"type": "object", "properties": {"child": {"$ref": "#/$defs/tree"}}}
     parameters = {"type": "object", "properties": {"x": schema}, "$defs": {"tree": tree}}
-    if "unclosed" in str(schema):
-        parameters = {"type": "object", "properties": {"x": schema}}
     assert (check_arguments(parameters, {"x": value}) == []) is valid
+
+
+def test_a_pattern_that_is_none_gives_no_verdict():
+    with pytest.raises(UnusableSchema, match="is none"):
+        check_arguments({"type": "object", "properties": {"x": {"pattern": "(unclosed"}}}, {"x": "abc"})
+
+
+def test_schemas_that_take_long_do_not():
+    start = time.perf_counter()
+    keys = {"a" * 40 + "!" * i: 1 for i in range(30)}
+    slow = {"type": "object", "properties": {"x": {"patternProperties": {"^(a|aa)+$": {"type": "integer"}}}}}
+    [fault] = check_arguments(slow, {"x": keys})
+    assert "too long" in fault.reason
+    unique = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
+    assert check_arguments(unique, {"x": [{"a": i} for i in range(9000)]}) == []
+    assert check_arguments(unique, {"x": [*range(9000), "s"]}) == []
+    assert time.perf_counter() - start < 2
+
+
+def test_an_old_draft_refuses_parameters_that_it_does_not_name_too():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "anyOf": [{"required": ["a"]}]}
+    for draft in ("http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"):
+        assert check_arguments({"$schema": draft, **schema}, {"a": 1}) == []
+        assert check_arguments({"$schema": draft, **schema}, {"a": 1, "zzz": 2})[0].keys == ("zzz",)
 
 
 def test_the_draft_is_the_one_that_the_schema_names():
@@ -469,7 +568,7 @@ def test_nothing_that_is_read_is_run(tmp_path):
         ({"rewards": []}, TaskError, "one or more"),
         ({"rewards": "toolrl"}, TaskError, "format='toolrl'"),
         ({"expected": None}, TaskError, "empty list"),
-        ({"expected": {"name": "get_weather"}}, TaskError, "list of calls"),
+        ({"expected": {"name": "get_weather"}}, TaskError, "expected must be a list"),
         ({"expected": [{"nam": "get_weather"}]}, TaskError, "expected call"),
         ({"expected": [{"name": "g", "arguments": {}}]}, TaskError, "the tools are"),
         ({"expected": [{"name": "get_weather", "arguments": [1]}]}, TaskError, "must be an object"),
@@ -481,7 +580,22 @@ def test_nothing_that_is_read_is_run(tmp_path):
         ),
         ({"tools": [{"name": "f", "parameters": {"type": "string"}}]}, TaskError, "of type object"),
         ({"tools": [{"name": "f", "parameters": [1]}]}, TaskError, "must be a JSON Schema"),
-        ({"tools": ["f"]}, TaskError, "a tool is"),
+        ({"tools": ["f"]}, TaskError, "tools must be a list"),
+        ({"tools": None}, TaskError, "tools"),
+        ({"question": 5}, TaskError, "question"),
+        ({"question": ["x"]}, TaskError, "question must be text or a list"),
+        ({"question": [{"content": "x"}, {"role": "user", "content": "x"}]}, TaskError, "user's words"),
+        ({"rewards": [["a"]]}, TaskError, "rewards"),
+        ({"format": ["hermes"]}, TaskError, "format"),
+        ({"expected": [{"name": "get_weather", "arguments": {"city": float("nan")}}]}, TaskError, "get_weather"),
+        ({"expected": [{"name": "get_weather", "arguments": {"city": b"x"}}]}, TaskError, "cannot be written"),
+        ({"expected": [{"name": "get_weather", "arguments": {"city": "\ud800"}}]}, TaskError, "cannot be written"),
+        ({"expected": [{"name": "get_weather", "arguments": {"city": {1: 2}}}]}, TaskError, "is another one"),
+        (
+            {"tools": [], "expected": [{"name": "get-x", "arguments": {}}], "format": "bfcl_python"},
+            TaskError,
+            "identifiers",
+        ),
         ({"question": " "}, TaskError, "user's words"),
         ({"question": [{"role": "assistant", "content": "x"}]}, TaskError, "user's words"),
     ],
