@@ -1,4 +1,4 @@
-"""What a query is made of, through sqlglot's scopes: its tables and columns, and what its ORDER BY sorts by.
+"""What a query is made of, through sqlglot's scopes: its tables and columns, conditions and joins.
 
 Names are resolved against the database's schema as SQLite would: aliases, common table expressions, sub-queries, stars
 and any quoting; a double-quoted word that is no column is text. What sqlglot cannot read gives None: SQLite decides what
@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+F = TypeVar("F", bound=Callable[..., Any])
 Schema = tuple[tuple[str, tuple[str, ...]], ...]
 """Tables with their columns, as the database has them."""
 
@@ -45,31 +44,40 @@ class _Quiet(logging.Filter):
 logging.getLogger("sqlglot").addFilter(_Quiet())
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Silences what sqlglot logs for us, and for no one else who uses it in this process."""
-    token = _ours.set(True)
-    try:
-        yield
-    finally:
-        _ours.reset(token)
+def reading(otherwise: Any, maxsize: int = 4096) -> Callable[[F], F]:
+    """Marks a function of a query's text: its answers are kept, sqlglot logs nothing meanwhile (but to no one else who
+    uses it in this process), and what it cannot read gives `otherwise`.
+
+    The text is a policy's, and sqlglot's parser and scopes meet some of it with whatever exception they come to.
+    """
+
+    def mark(function: F) -> F:
+        @functools.lru_cache(maxsize=maxsize)
+        @functools.wraps(function)
+        def read(*args: Any, **kwargs: Any) -> Any:
+            token = _ours.set(True)
+            try:
+                return function(*args, **kwargs)
+            except Exception:  # see above
+                return otherwise
+            finally:
+                _ours.reset(token)
+
+        return cast("F", read)
+
+    return mark
 
 
-@functools.lru_cache(maxsize=4096)
-@quietly()
+@reading(None, maxsize=512)  # trees are large
 def parsed(sql: str) -> exp.Query | None:
     """The query's tree, or None where sqlglot cannot read it. Treat it as read-only."""
     if len(sql) > 20_000 or sql.count("(") > 150:
         return None
-    try:
-        trees = [tree for tree in sqlglot.parse(sql, read="sqlite") if tree is not None]
-    except (SqlglotError, RecursionError, ValueError):
-        return None
+    trees = [tree for tree in sqlglot.parse(sql, read="sqlite") if tree is not None]
     return trees[0] if len(trees) == 1 and isinstance(trees[0], exp.Query) else None
 
 
-@functools.lru_cache(maxsize=4096)
-@quietly()
+@reading(None)
 def parts_of(sql: str, schema: Schema) -> Parts | None:
     """The tables and columns that a query uses; None where it cannot be read."""
     tree = parsed(sql)
@@ -78,21 +86,18 @@ def parts_of(sql: str, schema: Schema) -> Parts | None:
     known = {table.lower(): {c.lower() for c in columns} for table, columns in schema}
     tables: set[str] = set()
     columns: set[str] = set()
-    try:
-        for scope in traverse_scope(tree):
-            sources = {
-                alias.lower(): source.name.lower()
-                for alias, source in scope.sources.items()
-                if isinstance(source, exp.Table)
-            }
-            tables.update(name for name in sources.values() if name in known)
-            reachable = {**_outer(scope), **sources}
-            for column in scope.columns:
-                columns.update(_resolved(column, sources, reachable, known))
-            if any(_is_star(e) for e in _selected(scope)):
-                columns.update(f"{t}.{c}" for t in sources.values() for c in known.get(t, ()))
-    except (SqlglotError, RecursionError, KeyError):
-        return None
+    for scope in traverse_scope(tree):
+        sources = {
+            alias.lower(): source.name.lower()
+            for alias, source in scope.sources.items()
+            if isinstance(source, exp.Table)
+        }
+        tables.update(name for name in sources.values() if name in known)
+        reachable = {**_outer(scope), **sources}
+        for column in scope.columns:
+            columns.update(_resolved(column, sources, reachable, known))
+        if any(_is_star(e) for e in _selected(scope)):
+            columns.update(f"{t}.{c}" for t in sources.values() for c in known.get(t, ()))
     return Parts(frozenset(tables), frozenset(columns))
 
 
@@ -137,43 +142,58 @@ def f1(gold: frozenset[str], found: frozenset[str]) -> float:
     return 2 * len(gold & found) / (len(gold) + len(found))
 
 
-@functools.lru_cache(maxsize=4096)
-@quietly()
-def with_sort_keys(sql: str) -> tuple[str, tuple[int, ...]] | None:
-    """A query that also selects what the outermost ORDER BY sorts by, and the positions of those keys in its rows.
-
-    None where there is no outermost ORDER BY. Where the keys cannot be selected beside the rows (DISTINCT, a compound of
-    queries), the query comes back as it was with no positions, and every row's place counts.
-    """
+@reading(frozenset())
+def named_by_with(sql: str) -> frozenset[str]:
+    """Names of the query's common table expressions, in lower case."""
     tree = parsed(sql)
-    order = tree.args.get("order") if tree is not None else None
-    if tree is None or order is None:
-        return None
-    tree = tree.copy()
-    selects = tree.selects
-    names = {e.alias_or_name.lower(): i for i, e in enumerate(selects)}
-    texts = {(e.this if isinstance(e, exp.Alias) else e).sql("sqlite").lower(): i for i, e in enumerate(selects)}
-    positions: list[int] = []
-    extra: list[Any] = []
-    starred = any(_is_star(e) for e in selects)  # then positions in the row are not positions in the list
-    for ordered in order.expressions:
-        key = ordered.this if isinstance(ordered, exp.Ordered) else ordered
-        if isinstance(key, exp.Literal) and key.is_int and not starred:
-            positions.append(int(key.name) - 1)
-        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in names and not starred:
-            positions.append(names[key.name.lower()])
-        elif key.sql("sqlite").lower() in texts and not starred:
-            positions.append(texts[key.sql("sqlite").lower()])
-        elif isinstance(tree, exp.Select) and not tree.args.get("distinct"):
-            positions.append(-1 - len(extra))
-            extra.append(key)
-        else:
-            return sql, ()
-    if extra and isinstance(tree, exp.Select):
-        # from the end, so that a star before them does not matter
-        for i, key in enumerate(reversed(extra)):
-            tree.append("expressions", exp.alias_(key.copy(), f"mrtpo_key_{i}"))
-    return tree.sql("sqlite"), tuple(positions)
+    return frozenset(cte.alias.lower() for cte in tree.find_all(exp.CTE)) if tree is not None else frozenset()
+
+
+@reading(frozenset())
+def joined_columns(sql: str, schema: Schema) -> frozenset[tuple[str, str]]:
+    """(table, column) that USING and NATURAL compare: of each pair of sides, the joined table and the first before it
+    that has the column."""
+    known = {table.lower(): {c.lower() for c in columns} for table, columns in schema}
+    tree = parsed(sql)
+    ctes = named_by_with(sql)
+    found: set[tuple[str, str]] = set()
+    for node in _in_use(tree) if tree is not None else ():
+        start = node.args.get("from_") or node.args.get("from")
+        before = _tables_in(start.this if start is not None else node, ctes)
+        for join in node.args.get("joins") or ():
+            sides = _tables_in(join.this, ctes)
+            mine = {c for t in sides for c in known.get(t, ())}
+            columns = {c.name.lower() for c in join.args.get("using") or ()}
+            if "natural" in str(join.args.get("method") or "").lower():
+                columns = mine & {c for t in before for c in known.get(t, ())}
+            for column in columns:
+                for tables in (before, sides):
+                    found.update([(t, column) for t in tables if column in known.get(t, ())][:1])
+            before += sides
+    return frozenset(found)
+
+
+def _in_use(tree: exp.Query) -> list[Any]:
+    """The tree's nodes, without the common table expressions that nothing reads: SQLite does not look at those either."""
+    unread = {cte.alias.lower(): cte.this for cte in tree.find_all(exp.CTE)}
+    found: list[Any] = []
+    todo: list[Any] = [tree]
+    while todo:
+        for node in todo.pop().walk(prune=lambda node: isinstance(node, exp.CTE)):
+            found.append(node)
+            if isinstance(node, exp.Table) and node.name.lower() in unread:
+                todo.append(unread.pop(node.name.lower()))
+    return found
+
+
+def _tables_in(source: Any, ctes: frozenset[str]) -> list[str]:
+    """A source's tables, those of a join in parentheses included, and none of a sub-query."""
+    if isinstance(source, exp.Table):
+        joined = [t for join in source.args.get("joins") or () for t in _tables_in(join.this, ctes)]
+        return [t for t in [source.name.lower()] if t not in ctes] + joined
+    if isinstance(source, exp.Paren | exp.Subquery):
+        return _tables_in(source.this, ctes)
+    return []
 
 
 # conditions ---------------------------------------------------------------------------------------------------------
@@ -207,8 +227,7 @@ class Block:
     selected: tuple[str, ...]
 
 
-@functools.lru_cache(maxsize=4096)
-@quietly()
+@reading(())
 def blocks_of(sql: str, schema: Schema) -> tuple[Block, ...]:
     """The SELECTs of a query. One within `IN (...)` is also part of the one around it, whose rows must meet both."""
     scopes = scopes_of(sql, schema)
@@ -246,8 +265,7 @@ def _conditions(scope: Scope, resolve: Callable[[exp.Column], list[str]]) -> lis
     return found
 
 
-@functools.lru_cache(maxsize=4096)
-@quietly()
+@reading(frozenset())
 def joins_of(sql: str, schema: Schema) -> frozenset[tuple[str, str]]:
     """Pairs of `table.column`s of different tables that the query sets equal."""
     pairs: set[tuple[str, str]] = set()
@@ -261,20 +279,18 @@ def joins_of(sql: str, schema: Schema) -> frozenset[tuple[str, str]]:
 
 
 def scopes_of(sql: str, schema: Schema) -> list[tuple[Scope, Callable[[exp.Column], list[str]]]]:
-    """The query's scopes, each with what resolves its columns to `table.column`s; none where it cannot be read."""
+    """The query's scopes, each with what resolves its columns to `table.column`s; none where it cannot be parsed. May
+    raise whatever sqlglot's scopes do: call it from a function marked `reading`."""
     tree = parsed(sql)
     if tree is None:
         return []
     known = {table.lower(): {c.lower() for c in columns} for table, columns in schema}
     found: list[tuple[Scope, Callable[[exp.Column], list[str]]]] = []
-    try:
-        for scope in traverse_scope(tree):
-            sources = {a.lower(): s.name.lower() for a, s in scope.sources.items() if isinstance(s, exp.Table)}
-            found.append(
-                (scope, functools.partial(_resolved, own=sources, reachable={**_outer(scope), **sources}, known=known))
-            )
-    except (SqlglotError, RecursionError, KeyError):
-        return []
+    for scope in traverse_scope(tree):
+        sources = {a.lower(): s.name.lower() for a, s in scope.sources.items() if isinstance(s, exp.Table)}
+        found.append(
+            (scope, functools.partial(_resolved, own=sources, reachable={**_outer(scope), **sources}, known=known))
+        )
     return found
 
 
@@ -291,8 +307,45 @@ def _constant(node: Any, resolve: Callable[[exp.Column], list[str]]) -> str | No
 # ties ---------------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=4096)
-@quietly()
+@reading(None)
+def with_sort_keys(sql: str) -> tuple[str, tuple[int, ...]] | None:
+    """A query that also selects what the outermost ORDER BY sorts by, and the positions of those keys in its rows.
+
+    None where there is no outermost ORDER BY. Where the keys cannot be selected beside the rows (DISTINCT, a compound of
+    queries), the query comes back as it was with no positions, and every row's place counts.
+    """
+    tree = parsed(sql)
+    order = tree.args.get("order") if tree is not None else None
+    if tree is None or order is None:
+        return None
+    tree = tree.copy()
+    selects = tree.selects
+    names = {e.alias_or_name.lower(): i for i, e in reversed([*enumerate(selects)])}  # the first of a name, as SQLite
+    texts = {(e.this if isinstance(e, exp.Alias) else e).sql("sqlite").lower(): i for i, e in enumerate(selects)}
+    positions: list[int] = []
+    extra: list[Any] = []
+    starred = any(_is_star(e) for e in selects)  # then positions in the row are not positions in the list
+    for ordered in order.expressions:
+        key = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        if isinstance(key, exp.Literal) and key.is_int and not starred:
+            positions.append(int(key.name) - 1)
+        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in names and not starred:
+            positions.append(names[key.name.lower()])
+        elif key.sql("sqlite").lower() in texts and not starred:
+            positions.append(texts[key.sql("sqlite").lower()])
+        elif isinstance(tree, exp.Select) and not tree.args.get("distinct") and not isinstance(key, exp.Literal):
+            positions.append(-1 - len(extra))
+            extra.append(key)
+        else:
+            return sql, ()
+    if extra and isinstance(tree, exp.Select):
+        # from the end, so that a star before them does not matter
+        for i, key in enumerate(reversed(extra)):
+            tree.append("expressions", exp.alias_(key.copy(), f"mrtpo_key_{i}"))
+    return tree.sql("sqlite"), tuple(positions)
+
+
+@reading(None)
 def without_limit(sql: str) -> tuple[str, tuple[int, ...], int] | None:
     """A query with ORDER BY and LIMIT, its LIMIT taken away: the query with its sort keys, their positions (see
     `with_sort_keys`), and how many rows the limit let through, offset included. None for other queries, and where the

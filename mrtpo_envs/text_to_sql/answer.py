@@ -2,7 +2,8 @@
 
 The stated rule: one SQL query in a fenced code block marked `sql`. Several blocks are a train of thought, and the last
 one is the answer. Without a closed block the format is not met, but what was clearly meant is still judged, so that the
-other rewards tell good from bad: an open block's text, or an answer that begins as a query does.
+other rewards tell good from bad: the text of a block that is open or that closes in the middle of a line, or an answer
+that begins as a query does.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import NamedTuple
 from mrtpo_envs.answer import find_answer
 
 STATEMENT = "Answer with one SQLite query in a code block that begins with ```sql."
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_]*)[ \t]*\n", re.MULTILINE)
-_CLOSE = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_]*)[ \t]*\r?\n", re.MULTILINE)
+_CLOSE = re.compile(r"^[ \t]*```[ \t]*\r?$", re.MULTILINE)
 _BEGINS = re.compile(r"\s*(?:SELECT|WITH|VALUES)\b", re.IGNORECASE)
 
 
@@ -39,24 +40,23 @@ def find_sql(response: str) -> SqlAnswer:
     if not answer.given:
         return SqlAnswer("", len(response), False, "the reasoning never ends: there is no answer")
     text, offset = answer.text, answer.start
-    at, last, unclosed = 0, None, None
+    at, last = 0, None
     while opening := _FENCE.search(text, at):
-        closing = _CLOSE.search(text, opening.end())
-        if closing is None:
-            unclosed = opening
-            break
-        if opening.group(1).lower() in ("sql", "sqlite", ""):
-            last = (opening, closing)
-        at = closing.end()
-    if last is not None and unclosed is None:
-        opening, closing = last
-        sql, start = _stripped(text, opening.end(), closing.start())
+        # a block ends at the next fence, wherever that stands; it is closed where that is a line of its own
+        end = text.find("```", opening.end())
+        end = end if end >= 0 else len(text)
+        closing = _CLOSE.match(text, text.rfind("\n", 0, end) + 1)
+        if closing is None or opening.group(1).lower() in ("sql", "sqlite", ""):
+            last = (opening, end, closing)
+        at = end if closing is None else closing.end()
+    if last is not None:
+        opening, end, closing = last
+        sql, start = _stripped(text, opening.end(), end)
         marked = opening.group(1).lower() in ("sql", "sqlite")
+        if closing is None:
+            return SqlAnswer(sql, offset + start, False, "a code block that is not closed on a line of its own")
         found = "one query in a code block" if marked else "a code block that is not marked sql"
         return SqlAnswer(sql, offset + start, marked and bool(sql), found if sql else "an empty code block")
-    if unclosed is not None:
-        sql, start = _stripped(text, unclosed.end(), len(text))
-        return SqlAnswer(sql, offset + start, False, "a code block that is never closed")
     if _BEGINS.match(text):
         sql, start = _stripped(text, 0, len(text))
         return SqlAnswer(sql, offset + start, False, "a query without a code block")

@@ -5,23 +5,29 @@ from __future__ import annotations
 import functools
 import re
 import sqlite3
-import urllib.parse
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mrtpo_envs.errors import TaskError
 from mrtpo_envs.text_to_sql.analysis import Schema
+from mrtpo_envs.text_to_sql.worker import immutable_uri
 
 
 @functools.lru_cache(maxsize=1024)
 def schema_of(database: str) -> Schema:
-    """Tables and columns of a database file. Raises TaskError where it is none."""
+    """Tables and columns of a database file. Raises TaskError where it is none, or not all of it is in the file (a
+    write-ahead log, or a journal to roll back)."""
     with _Reading(database) as connection:
         tables = [row[0] for row in connection.execute(_TABLES)]
-        return tuple(
-            (name, tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quoted(name)})"))) for name in tables
-        )
+        return tuple((name, tuple(row[1] for row in _columns_of(connection, name))) for name in tables)
+
+
+def _columns_of(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
+    """The rows of `PRAGMA table_info`, generated columns included, which only `table_xinfo` has."""
+    rows = connection.execute(f"PRAGMA table_xinfo({quoted(table)})").fetchall()
+    return [row[:6] for row in rows if row[6] != 1]  # 1: hidden, of a virtual table
 
 
 @functools.lru_cache(maxsize=1024)
@@ -141,7 +147,7 @@ def _table(connection: sqlite3.Connection, name: str, sql: str) -> _Table:
             f"{sql_name(column)} {kind}".strip() + (" PRIMARY KEY" if primary else ""),
             bool(primary) or column.lower() in keys,
         )
-        for _, column, kind, _, _, primary in connection.execute(f"PRAGMA table_info({quoted(name)})")
+        for _, column, kind, _, _, primary in _columns_of(connection, name)
     )
     references = tuple(
         f"FOREIGN KEY ({sql_name(row[3])}) REFERENCES {sql_name(row[2])}" + (f"({sql_name(row[4])})" if row[4] else "")
@@ -178,7 +184,10 @@ class _Reading:
         self.database = database
 
     def __enter__(self) -> sqlite3.Connection:
-        uri = f"file:{urllib.parse.quote(self.database)}?mode=ro&immutable=1"
+        try:
+            uri = immutable_uri(self.database)
+        except sqlite3.Error as error:
+            raise TaskError(str(error)) from error
         try:
             self.connection = sqlite3.connect(uri, uri=True)
             self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from mrtpo_envs.env import MultiRewardEnv
 from mrtpo_envs.task import Task
@@ -48,8 +49,8 @@ class TextToSQLEnv(MultiRewardEnv):
         *,
         split: str = "train",
         source: str = "generated",
-        path: str | None = None,
-        database: str | None = None,
+        path: str | Path | None = None,
+        database: str | Path | None = None,
         seed: int = 0,
         levels: Sequence[str] = ("filter", "aggregate", "group", "join"),
         rewards: Sequence[str] = DEFAULT_REWARDS,
@@ -62,7 +63,8 @@ class TextToSQLEnv(MultiRewardEnv):
         render_mode: str | None = None,
     ) -> None:
         options = {"rewards": rewards, "sample_values": sample_values, "schema_tokens": schema_tokens}
-        train, test = tasks_of(source, Wanted(path, database, seed, levels, train_size, test_size, skip_bad, options))
+        where, on = (None if given is None else str(given) for given in (path, database))
+        train, test = tasks_of(source, Wanted(where, on, seed, levels, train_size, test_size, skip_bad, options))
         super().__init__(train, test, split=split, max_turns=max_turns, render_mode=render_mode)
 
     def solution(self, task: Task) -> str:
@@ -71,7 +73,7 @@ class TextToSQLEnv(MultiRewardEnv):
 
     def feedback(self, task: Task, response: str, verification: Verification) -> str | None:
         """What a failed or empty query came to. A query with a result ends the episode: it is the answer."""
-        for name in ("valid", "execution"):
+        for name in ("valid", "execution", "suite"):
             verdict = verification.verdicts.get(name)
             if verdict is None or verdict.reward is None or verdict.reward == 1.0:
                 continue

@@ -3,22 +3,26 @@
 The metric of Spider (Yu et al. 2018, arXiv:1809.08887, section 6), on sqlglot's trees. Compared are, of each SELECT: tables,
 selected expressions, conditions with how they are joined, GROUP BY, HAVING, ORDER BY and whether there is a LIMIT; and set
 operations and nested queries the same way. Constants and DISTINCT are left out of it, and columns that a foreign key
-links are one. It says nothing about results: use it beside execution, never in its place.
+links are one. As in Spider, a column says which table it is of and not which of two uses of that table (`a.name` and
+`b.name` of a self-join are one), and the number of LIMIT does not matter. It says nothing about results: use it beside
+execution, never in its place.
 
 Spider's own evaluator reads a small grammar and compares nested queries as they are written; here everything that SQLite
 takes is read, nested queries are compared as sets too, the sides of UNION and INTERSECT may change places, a constant
-may stand on either side of its comparison, and joining tables in WHERE is joining them.
+may stand on either side of its comparison, and joining tables in WHERE is joining them. What Spider's grammar lacks counts:
+ALL of a UNION, OFFSET, where NULLs go, and all of a window.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
-from mrtpo_envs.text_to_sql.analysis import SWAPPED, Schema, parsed, quietly, scopes_of
+from mrtpo_envs.text_to_sql.analysis import SWAPPED, Schema, parsed, reading, scopes_of
 
 Parts = tuple[tuple[str, Any], ...]
 """Names of the parts, each with something that is equal where the parts are."""
@@ -26,8 +30,7 @@ Resolve = Callable[[exp.Column], list[str]]
 _VALUE = "value"
 
 
-@functools.lru_cache(maxsize=4096)
-@quietly()
+@reading(None)
 def parts_to_match(sql: str, schema: Schema, foreign: frozenset[tuple[str, str]] = frozenset()) -> Parts | None:
     """The parts of a query; None where it cannot be read.
 
@@ -38,11 +41,8 @@ def parts_to_match(sql: str, schema: Schema, foreign: frozenset[tuple[str, str]]
     tree = parsed(sql)
     if tree is None:
         return None
-    try:
-        resolvers = {id(scope.expression): resolve for scope, resolve in scopes_of(sql, schema)}
-        return _Reader(resolvers, _representatives(foreign)).query(tree)
-    except RecursionError:
-        return None
+    resolvers = {id(scope.expression): resolve for scope, resolve in scopes_of(sql, schema)}
+    return _Reader(resolvers, _representatives(foreign)).query(tree)
 
 
 def differing(gold: Parts, found: Parts) -> list[str]:
@@ -76,7 +76,8 @@ class _Reader:
             found.append(("with", _bag(self.query(cte.this) for cte in with_.expressions)))
         if isinstance(node, exp.SetOperation):
             sides = [self.query(node.this), self.query(node.expression)]
-            found.append((node.key, tuple(sides) if isinstance(node, exp.Except) else _bag(sides)))
+            name = node.key if node.args.get("distinct") else f"{node.key} all"
+            found.append((name, tuple(sides) if isinstance(node, exp.Except) else _bag(sides)))
         else:
             conditions = self._from(node, found, read)
             found.append(("select", _bag(read(e, values=True) for e in node.selects)))
@@ -87,8 +88,9 @@ class _Reader:
             found.append(("having", self._conditions([node.args.get("having")], read)))
         order = node.args.get("order")
         keys = order.expressions if order is not None else []
-        found.append(("order", tuple((read(_position(k.this, node)), bool(k.args.get("desc"))) for k in keys)))
+        found.append(("order", tuple((read(_position(k.this, node)), *_flags(k)) for k in keys)))
         found.append(("limit", node.args.get("limit") is not None))
+        found.append(("offset", node.args.get("offset") is not None))
         return tuple(found)
 
     def _from(self, node: Any, found: list[tuple[str, Any]], read: Callable[..., Any]) -> list[Any]:
@@ -142,12 +144,17 @@ class _Reader:
             return again(node.expressions[0])
         children = [again(child) for child in node.iter_expressions()]
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-        return (node.key, name, *children) if children else node.sql("sqlite").lower()
+        return (node.key, name, *_flags(node), *children) if children else node.sql("sqlite").lower()
 
 
-def _bag(items: Any) -> tuple[str, ...]:
+def _bag(items: Any) -> frozenset[Any]:
     """Equal where the same items are in it the same number of times."""
-    return tuple(sorted(map(repr, items)))
+    return frozenset(Counter(items).items())
+
+
+def _flags(node: Any) -> tuple[tuple[str, Any], ...]:
+    """What an expression says by words of its own and by no expression: DESC, NULLS FIRST, a window's ROWS."""
+    return tuple(sorted((k, v) for k, v in node.args.items() if v and isinstance(v, bool | str) and k != "this"))
 
 
 def _joins(node: Any) -> bool:

@@ -7,16 +7,20 @@ closes), and know nothing of it: no fork of a process that may hold a model, no 
 A worker gets several queries at a time, because a query on a small database takes less time than a message does. Its
 answers come one by one, and each query has its own deadline; what a killed worker had not begun goes to another.
 
-Results are kept: the same query on the same database is run once. What is wrong with a query is a result too.
+Results are kept: the same query on the same database is run once. What is wrong with a query is a result too; but what
+may be the machine's fault (its load, a file that was gone) is forgotten after a minute.
+
+A forked child has workers and a folder of its own: two processes that read one worker's answers would take each other's.
 """
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
+import multiprocessing.util
 import os
 import selectors
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -24,8 +28,8 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,20 +37,23 @@ from mrtpo_envs.errors import TaskError
 
 ERRORS = (
     "timeout", "too_many_rows", "too_big", "too_complex", "unsafe_statement", "multiple_statements", "syntax",
-    "no_such_table", "no_such_column", "no_such_function", "empty", "killed", "error",
+    "no_such_table", "no_such_column", "no_such_function", "empty", "error", "runtime_error", "killed", "database",
 )  # fmt: skip
-"""Kinds of failure of a query."""
-NOT_SQL = frozenset({"syntax", "no_such_table", "no_such_column", "no_such_function", "empty", "too_complex"})
+"""Kinds of failure of a query; "error" is any other while it is prepared, and "database" is none of the query's fault."""
+NOT_SQL = frozenset({"syntax", "no_such_table", "no_such_column", "no_such_function", "empty", "too_complex", "error"})
 """Failures that say that SQLite could not prepare the query."""
 NOT_SAFE = frozenset({"unsafe_statement", "multiple_statements"})
 """Failures that say that the query was more than one, or no reading statement."""
-TOO_MUCH = frozenset({"timeout", "too_many_rows", "too_big"})
+WHILE_RUNNING = frozenset({"timeout", "too_many_rows", "too_big", "runtime_error"})
 """Failures of a query that SQLite could prepare."""
+PASSING = frozenset({"timeout", "killed", "database"})
+PASSING_S = 60.0
+"""Failures that another try may not have, and seconds that they are kept: a response's verifiers all ask for its result."""
 GRACE_S = 2.0
 """Seconds beyond a query's own limit after which its worker is killed."""
 KEPT_RESULTS = 16_384
-KEPT_CELLS = 4_000_000
-"""Results, and cells in them, that are kept; the one that was asked for longest ago goes first."""
+KEPT_BYTES = 256 << 20
+"""Results, and bytes in them, that are kept; the one that was asked for longest ago goes first."""
 SENT_QUERIES = 32
 SENT_CHARACTERS = 8_000
 """Queries, and characters in them, that a worker gets at a time: fewer bytes than a pipe holds (json may take 6 for one
@@ -74,14 +81,13 @@ class Result:
     """A kind from `ERRORS`."""
     message: str = ""
     """SQLite's words, or ours; never a path."""
-    reads: tuple[tuple[str, str], ...] = ()
-    """(table, column) as SQLite resolved the query's names; the column is empty where only rows are counted. What a view
-    reads is not among them, the view is."""
-
-    @property
-    def cells(self) -> int:
-        """How many values the table has."""
-        return len(self.rows) * len(self.columns)
+    reads: tuple[tuple[str, str, str], ...] = ()
+    """(table, column, by) as SQLite resolved the query's names; the column is empty where only rows are counted. `by` is
+    the view that reads, or a common table expression of the query that has a view's name; empty for any other."""
+    size: int = 0
+    """About how many bytes the table takes."""
+    seconds: float = field(default=0.0, compare=False)
+    """How long the query ran."""
 
     @property
     def ok(self) -> bool:
@@ -108,24 +114,29 @@ class Pool:
     def __init__(self, workers: int | None = None) -> None:
         self.size = workers or min(4, os.cpu_count() or 1)
         self._idle: list[_Worker] = []
-        self._kept: OrderedDict[Query, Result] = OrderedDict()
-        self._cells = 0
+        self._kept: OrderedDict[Query, tuple[Result, float]] = OrderedDict()
+        """Results, and until when they hold, on the monotonic clock."""
+        self._bytes = 0
         self._lock = threading.Lock()
-        atexit.register(self.close)
+        # not atexit: a forked child must not end them, and multiprocessing's children know of this alone
+        multiprocessing.util.Finalize(None, self.close, exitpriority=1)
 
     def run(self, queries: Sequence[Query]) -> list[Result]:
         """Results in order. Never raises on account of a query."""
         with self._lock:
-            if len(queries) == 1 and (kept := self._kept.get(queries[0])) is not None:
-                self._kept.move_to_end(queries[0])
+            if len(queries) == 1 and (kept := self._look_up(queries[0])) is not None:
                 return [kept]
-            found = {query: self._kept[query] for query in queries if query in self._kept}
-            wanted = deque(dict.fromkeys(q for q in queries if q not in found))
-            if wanted:
-                self._work(wanted, found)
-            for query, result in found.items():
-                self._keep(query, result)
+            found: dict[Query, Result] = {}
+            self._find(queries, found)
             return [found[q] for q in queries]
+
+    def prefetch(self, queries: Sequence[Query], *, anew: bool = False) -> None:
+        """Runs queries for later, `anew` those whose result is known too; holds no more than is kept anyway."""
+        with self._lock:
+            for query in queries if anew else ():
+                if query in self._kept:
+                    self._forget(query)
+            self._find(queries, None)
 
     def close(self) -> None:
         """Ends the workers."""
@@ -133,28 +144,60 @@ class Pool:
             worker.kill()
         self._idle = []
 
-    def _keep(self, query: Query, result: Result) -> None:
-        if query in self._kept:
-            self._kept.move_to_end(query)
-            return
-        self._kept[query] = result
-        self._cells += result.cells
-        while len(self._kept) > KEPT_RESULTS or (self._cells > KEPT_CELLS and len(self._kept) > 1):
-            self._cells -= self._kept.popitem(last=False)[1].cells
+    def disown(self) -> None:
+        """For a forked child: the workers are the parent's, and hear from it alone."""
+        for worker in self._idle:
+            worker.disown()
+        self._idle = []
 
-    def _work(self, wanted: deque[Query], found: dict[Query, Result]) -> None:
+    def _find(self, queries: Sequence[Query], found: dict[Query, Result] | None) -> None:
+        wanted: deque[Query] = deque()
+        for query in dict.fromkeys(queries):
+            if (kept := self._look_up(query)) is None:
+                wanted.append(query)
+            elif found is not None:
+                found[query] = kept
+
+        def take(query: Query, result: Result) -> None:
+            self._keep(query, result)
+            if found is not None:
+                found[query] = result
+
+        if wanted:
+            self._work(wanted, take)
+
+    def _look_up(self, query: Query) -> Result | None:
+        if query not in self._kept:
+            return None
+        result, until = self._kept[query]
+        if time.monotonic() > until:
+            self._forget(query)
+            return None
+        self._kept.move_to_end(query)
+        return result
+
+    def _keep(self, query: Query, result: Result) -> None:
+        self._kept[query] = result, time.monotonic() + PASSING_S if result.error in PASSING else float("inf")
+        self._bytes += result.size + len(query.sql)
+        while len(self._kept) > KEPT_RESULTS or (self._bytes > KEPT_BYTES and len(self._kept) > 1):
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, query: Query) -> None:
+        self._bytes -= self._kept.pop(query)[0].size + len(query.sql)
+
+    def _work(self, wanted: deque[Query], take: Callable[[Query, Result], None]) -> None:
         busy: dict[_Worker, float] = {}
         try:
-            self._serve(wanted, found, busy)
+            self._serve(wanted, take, busy)
         finally:  # an interruption (Ctrl-C, a time limit) leaves workers whose answer nobody waits for
             for worker in busy:
                 worker.kill()
 
-    def _serve(self, wanted: deque[Query], found: dict[Query, Result], busy: dict[_Worker, float]) -> None:
+    def _serve(self, wanted: deque[Query], take: Callable[[Query, Result], None], busy: dict[_Worker, float]) -> None:
         """Gives queries out and takes results in, until there are none left; `busy` has each worker's deadline."""
         for query in list(wanted):
             if refused := _refused_unseen(query):
-                found[query] = refused
+                take(query, refused)
                 wanted.remove(query)
         # a batch is shared out evenly, and in several helpings, so that no worker ends long after the others
         share = max(1, min(SENT_QUERIES, len(wanted) // (4 * self.size)))
@@ -174,7 +217,8 @@ class Pool:
                 now = time.monotonic()
                 for worker in [*ready, *(w for w, deadline in busy.items() if w not in ready and now > deadline)]:
                     answers = worker.receive() if worker in ready else []
-                    found.update(answers)
+                    for query, result in answers:
+                        take(query, result)
                     if worker.pending and (answers or (worker in ready and worker.alive)):
                         if answers:
                             busy[worker] = worker.deadline()
@@ -185,9 +229,8 @@ class Pool:
                         self._idle.append(worker)
                         continue
                     worker.kill()
-                    found[worker.pending.popleft()] = Result(
-                        error="killed", message="the query ignored its limits, and its process was ended"
-                    )
+                    killed = Result(error="killed", message="the query ignored its limits, and its process was ended")
+                    take(worker.pending.popleft(), killed)
                     wanted.extendleft(reversed(worker.pending))
 
 
@@ -260,15 +303,23 @@ class _Worker:
                 except OSError:
                     continue
 
+    def disown(self) -> None:
+        """Closes this process's ends of the pipes, and leaves the worker to another."""
+        self.process.returncode = 0  # not this process's child: nothing to wait for
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
 
 def _result(reply: dict[str, Any]) -> Result:
-    reads = tuple((str(table), str(column)) for table, column in reply.get("reads", ()))
+    reads = tuple((str(table), str(column), str(by)) for table, column, by in reply.get("reads", ()))
+    seconds = reply.get("seconds", 0.0)
     if "error" in reply:
-        return Result(error=reply["error"], message=reply["message"], reads=reads)
+        return Result(error=reply["error"], message=reply["message"], reads=reads, seconds=seconds)
     rows = reply["rows"]
     if any(isinstance(value, dict) for row in rows for value in row):
         rows = [[_decoded(value) for value in row] for row in rows]
-    return Result(tuple(reply["columns"]), tuple(map(tuple, rows)), reads=reads)
+    return Result(tuple(reply["columns"]), tuple(map(tuple, rows)), None, "", reads, reply["size"], seconds)
 
 
 def _decoded(value: Any) -> Any:
@@ -293,10 +344,19 @@ _POOL: Pool | None = None
 
 def execute_many(queries: Sequence[Query]) -> list[Result]:
     """Runs queries on this process's pool, results in order."""
+    return _pool().run(queries)
+
+
+def prefetch(queries: Sequence[Query], *, anew: bool = False) -> None:
+    """Runs queries on this process's pool, so that `execute` has their results; `anew` those whose result is known too."""
+    _pool().prefetch(queries, anew=anew)
+
+
+def _pool() -> Pool:
     global _POOL
     if _POOL is None:
         _POOL = Pool()
-    return _POOL.run(queries)
+    return _POOL
 
 
 def execute(query: Query) -> Result:
@@ -306,14 +366,26 @@ def execute(query: Query) -> Result:
 
 # databases made from SQL --------------------------------------------------------------------------------------------
 
-_FOLDER: tempfile.TemporaryDirectory[str] | None = None
+_FOLDER: str | None = None
 
 
 def _scratch() -> str:
     global _FOLDER
     if _FOLDER is None:
-        _FOLDER = tempfile.TemporaryDirectory(prefix="mrtpo-sql-")
-    return _FOLDER.name
+        _FOLDER = tempfile.mkdtemp(prefix="mrtpo-sql-")
+        multiprocessing.util.Finalize(None, shutil.rmtree, (_FOLDER, True), exitpriority=0)  # not in a forked child
+    return _FOLDER
+
+
+def _after_fork() -> None:
+    global _POOL, _FOLDER
+    if _POOL is not None:
+        _POOL.disown()
+    _POOL = _FOLDER = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def database_of(setup_sql: str) -> str:

@@ -13,17 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlglot import tokenize
-from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
-
 from mrtpo_envs.task import Task
 from mrtpo_envs.text_to_sql import compare
-from mrtpo_envs.text_to_sql.analysis import Parts, Schema, f1, parts_of, with_sort_keys
+from mrtpo_envs.text_to_sql.analysis import Parts, Schema, f1, joined_columns, named_by_with, parts_of
 from mrtpo_envs.text_to_sql.answer import STATEMENT, SqlAnswer, find_sql
 from mrtpo_envs.text_to_sql.database import foreign_keys_of, schema_of
 from mrtpo_envs.text_to_sql.exact_set import differing, parts_to_match
-from mrtpo_envs.text_to_sql.pool import NOT_SAFE, TOO_MUCH, Limits, Query, Result, execute, execute_many
+from mrtpo_envs.text_to_sql.gold import PATIENCE, gold_query, patient, prefetch_golds, run_gold, tokens_of
+from mrtpo_envs.text_to_sql.pool import NOT_SAFE, WHILE_RUNNING, Limits, Query, Result, execute, prefetch
 from mrtpo_envs.verifier import Evidence, Span, Verdict, Verifier, cannot_judge
 
 SHOWN_ROWS = 5
@@ -36,14 +33,15 @@ class SqlVerifier(Verifier):
     @classmethod
     def prefetch(cls, pairs: Sequence[tuple[Task, str]]) -> None:
         """Runs a batch's queries, and the gold ones, over all workers at once."""
-        queries: list[Query] = []
+        golds, queries = [], []
         for task, response in pairs:
             answer = find_sql(response)
             for database in databases(task):
-                queries.append(Query(database, _gold_with_keys(task)[0], limits(task)))
+                golds.append(_gold_query(task, database))
                 if answer.sql:
                     queries.append(Query(database, answer.sql, limits(task)))
-        execute_many(queries)
+        prefetch([*golds, *queries])
+        prefetch_golds(golds)
 
 
 def databases(task: Task) -> tuple[str, ...]:
@@ -68,72 +66,49 @@ def schema(task: Task) -> Schema:
 
 def gold_parts(task: Task) -> Parts | None:
     """Tables and columns of the gold query."""
-    return _parts(task, _gold_with_keys(task)[0]) or _parts(task, gold_sql(task))
+    return _parts(_gold_query(task, databases(task)[0]))
 
 
-def _parts(task: Task, sql: str) -> Parts | None:
+def _parts(query: Query) -> Parts | None:
     """Tables and columns of a query: what SQLite itself resolved the names to, or, for a query that it does not take,
     what sqlglot can tell; None where neither can."""
-    database = databases(task)[0]
-    result = execute(Query(database, sql, limits(task)))
-    if result.ok or (result.reads and result.error in TOO_MUCH):
-        return _known(result.reads, sql, schema_of(database))
-    return parts_of(sql, schema_of(database))
+    result = execute(query)
+    if result.ok or (result.reads and result.error in WHILE_RUNNING):
+        return _known(result.reads, query.sql, schema_of(query.database))
+    return parts_of(query.sql, schema_of(query.database))
 
 
 @functools.lru_cache(maxsize=4096)
-def _known(reads: tuple[tuple[str, str], ...], sql: str, schema: Schema) -> Parts:
+def _known(reads: tuple[tuple[str, str, str], ...], sql: str, schema: Schema) -> Parts:
     """The tables and columns of the schema among those that were read: no internal table, no bare row number.
 
-    SQLite compares the columns of USING and NATURAL without reporting them as read; they are added.
+    What a view reads is not the query's own choice, but what a common table expression of the same name reads is. SQLite
+    compares the columns of USING and NATURAL without reporting them as read; they are added.
     """
     columns = {t.lower(): {c.lower() for c in cs} for t, cs in schema}
-    read = {(table.lower(), column.lower()) for table, column in reads if table.lower() in columns}
-    tables = {table for table, _ in read}
-    joined = {name.strip(' \t\n"`[]').lower() for names in _USING.findall(sql) for name in names.split(",")}
-    if _NATURAL.search(sql):
-        joined |= {c for one, two in itertools.combinations(sorted(tables), 2) for c in columns[one] & columns[two]}
-    read |= {(table, column) for table in tables for column in joined}
-    return Parts(frozenset(tables), frozenset(f"{t}.{c}" for t, c in read if c in columns[t]))
+    ours = named_by_with(sql) if any(by for _, _, by in reads) else frozenset()
+    read = {(t.lower(), c.lower()) for t, c, by in reads if t.lower() in columns and (not by or by.lower() in ours)}
+    if _JOINED.search(sql):  # what the tree says counts; most queries need none
+        read |= joined_columns(sql, schema)
+    return Parts(frozenset(t for t, _ in read), frozenset(f"{t}.{c}" for t, c in read if c in columns[t]))
 
 
-_USING = re.compile(r"\busing\s*\(([^()]*)\)", re.IGNORECASE)
-_NATURAL = re.compile(r"\bnatural\b", re.IGNORECASE)
+_JOINED = re.compile(r"\b(?:using|natural)\b", re.IGNORECASE)
 
 
-def _gold_with_keys(task: Task) -> tuple[str, tuple[int, ...] | None]:
-    """The gold query as it is run, and where its sort keys stand in a row (see `with_sort_keys`)."""
-    keyed = with_sort_keys(gold_sql(task))
-    return keyed if keyed is not None else (gold_sql(task), None)
+def _gold_query(task: Task, database: str) -> Query:
+    return gold_query(database, gold_sql(task), limits(task))
 
 
-def _gold(task: Task, database: str) -> tuple[Result, Sequence[int] | None]:
-    """The gold result on a database, and the sizes of its runs of rows with equal sort keys where order matters."""
-    sql, positions = _gold_with_keys(task)
+def _run(task: Task, database: str, sql: str, gold: Result) -> Result:
+    """A response's query. It may take as long as the gold query did, and some more."""
     result = execute(Query(database, sql, limits(task)))
-    if result.ok and positions:
-        return _in_runs(result, positions)
-    if positions is None:
-        return result, None
-    if not result.ok:  # the keys could not be selected: then every row has its place
-        result = execute(Query(database, gold_sql(task), limits(task)))
-        return result, [1] * len(result.rows)
-    return result, [1] * len(result.rows)
+    if result.error == "timeout" and PATIENCE * gold.seconds > limits(task).time_s:
+        return execute(Query(database, sql, patient(limits(task))))
+    return result
 
 
-@functools.lru_cache(maxsize=512)
-def _in_runs(result: Result, positions: tuple[int, ...]) -> tuple[Result, Sequence[int]]:
-    """The result without the sort keys that were added to it, and the sizes of its runs of equal keys."""
-    keys = [tuple(row[p] for p in positions) for row in result.rows]
-    blocks: list[int] = []
-    for i, key in enumerate(keys):
-        if i and key == keys[i - 1]:
-            blocks[-1] += 1
-        else:
-            blocks.append(1)
-    extra = sum(p < 0 for p in positions)
-    rows = tuple(row[: len(row) - extra] for row in result.rows)
-    return Result(result.columns[: len(result.columns) - extra], rows), blocks
+_LOST = "the database cannot be read"
 
 
 class Format(SqlVerifier):
@@ -169,13 +144,15 @@ class Valid(SqlVerifier):
         return f"the query must run on these tables: {'; '.join(tables)}."
 
     def check(self, task: Task, response: str) -> Verdict:
-        """1 where it is valid, also where it then takes too long or gives too much."""
+        """1 where it is valid, also where it then takes too long, gives too much, or fails on some row."""
         answer = find_sql(response)
         if not answer.sql:
             return Verdict(0.0, answer.found, Evidence.ABSENT)
         result = execute(Query(databases(task)[0], answer.sql, limits(task)))
+        if result.error == "database":
+            return cannot_judge(_LOST)
         details = {"error": result.error, "prepared": result.prepared, "safe": result.error not in NOT_SAFE}
-        if result.prepared and result.error not in NOT_SAFE and result.error != "error":
+        if result.prepared and result.error not in NOT_SAFE:
             return Verdict(1.0, "a valid query", (_whole(answer),), details)
         return Verdict(0.0, f"{result.error}: {result.message}", _where_it_stopped(answer, result), details)
 
@@ -191,7 +168,7 @@ class SchemaLinking(SqlVerifier):
         if parts is None:
             return f"the query {gold_sql(task)}"
         tables, columns = ", ".join(sorted(parts.tables)), ", ".join(sorted(parts.columns))
-        return f"the query uses the tables {tables} and the columns {columns}."
+        return f"the query uses the tables {tables or '(none)'} and the columns {columns or '(none)'}."
 
     def check(self, task: Task, response: str) -> Verdict:
         """0 to 1; cannot be judged where the gold query cannot be read."""
@@ -199,7 +176,7 @@ class SchemaLinking(SqlVerifier):
         if gold is None:
             return cannot_judge("the gold query cannot be taken apart")
         answer = find_sql(response)
-        found = _parts(task, answer.sql) if answer.sql else None
+        found = _parts(Query(databases(task)[0], answer.sql, limits(task))) if answer.sql else None
         if found is None:
             return Verdict(0.0, "no query that can be taken apart" if answer.sql else answer.found, Evidence.ABSENT)
         tables, columns = f1(gold.tables, found.tables), f1(gold.columns, found.columns)
@@ -221,8 +198,8 @@ class SchemaLinking(SqlVerifier):
 class Execution(SqlVerifier):
     """The query's result is the gold query's, by `compare.same_result`.
 
-    Two empty results agree by luck more often than not: that is no pass, and `details` flags it. A gold query that fails
-    gives no verdict.
+    Two empty results agree by luck more often than not: that is no pass, and `details` flags it (the outcome does not: it
+    says the same of any empty result). A gold query that fails gives no verdict.
 
     Args:
         every_database: agree on all of the task's databases (the test suite's demand), and not on the first alone.
@@ -236,7 +213,7 @@ class Execution(SqlVerifier):
 
     def reference(self, task: Task) -> str:
         """The gold query and the first rows of its result."""
-        result, _ = _gold(task, databases(task)[0])
+        result, _ = run_gold(_gold_query(task, databases(task)[0]))
         rows = "; ".join(", ".join(_shown(v) for v in row) for row in result.rows[:SHOWN_ROWS])
         more = f" and {len(result.rows) - SHOWN_ROWS} more rows" if len(result.rows) > SHOWN_ROWS else ""
         return f"the right query is {gold_sql(task)} and its result is {rows or 'empty'}{more}."
@@ -244,31 +221,36 @@ class Execution(SqlVerifier):
     def check(self, task: Task, response: str) -> Verdict:
         """1 where the results agree."""
         answer = find_sql(response)
-        golds = [_gold(task, d) for d in (databases(task) if self.every_database else databases(task)[:1])]
+        golds = [run_gold(_gold_query(task, d)) for d in databases(task)[: None if self.every_database else 1]]
         for gold, _ in golds:
             if not gold.ok:
                 return cannot_judge(f"the gold query fails ({gold.error})")
         if not answer.sql:
             return Verdict(0.0, answer.found, Evidence.ABSENT)
-        agree = True
+        agree: bool | None = True
         result = Result()
         for database, (gold, blocks) in zip(databases(task), golds, strict=False):
-            result = execute(Query(database, answer.sql, limits(task)))
+            result = _run(task, database, answer.sql, gold)
+            if result.error == "database":
+                return cannot_judge(_LOST)
             if not result.ok:
                 return Verdict(
                     0.0, f"{result.error}: {result.message}", _where_it_stopped(answer, result), {"error": result.error}
                 )
-            if not compare.same_result(gold.rows, result.rows, blocks):
-                agree = False
+            agree = compare.same_result(gold.rows, result.rows, blocks)
+            if not agree:
                 break
         empty = all(not gold.rows for gold, _ in golds)
         shape = f"{len(result.rows)} rows, {len(result.columns)} columns"
-        details = {"gold_empty": empty, "raw": float(agree)}
-        if agree and empty:
-            return Verdict(0.0, "an empty result, which tells nothing", (_whole(answer),), details)
-        if agree:
+        details = {"gold_empty": empty, "raw": float(agree is True)}
+        if agree and not empty:
             return Verdict(1.0, f"the right result: {shape}", (_whole(answer),), details)
-        return Verdict(0.0, f"another result than was asked for: {shape}", _differing_clauses(task, answer), details)
+        outcome = f"another result than was asked for: {shape}"
+        if not result.rows:
+            outcome = "an empty result, which answers nothing"
+        elif agree is None:
+            outcome = f"columns too much alike to put into order: {shape}"
+        return Verdict(0.0, outcome, _differing_clauses(task, answer) if agree is False else (_whole(answer),), details)
 
 
 class ExactSet(SqlVerifier):
@@ -310,13 +292,15 @@ class Measure(SqlVerifier):
     def check(self, task: Task, response: str) -> Verdict:
         """The measure's value."""
         answer = find_sql(response)
-        gold = execute(Query(databases(task)[0], gold_sql(task), limits(task)))
+        gold = execute(_gold_query(task, databases(task)[0]))
         if not gold.ok:
             return cannot_judge(f"the gold query fails ({gold.error})")
         if self.name == "overlap":
             value = _overlap(gold_sql(task), answer.sql)
             return Verdict(value, f"{value:.2f}", (_whole(answer),) if answer.sql else Evidence.ABSENT)
-        result = execute(Query(databases(task)[0], answer.sql, limits(task))) if answer.sql else Result(error="empty")
+        result = _run(task, databases(task)[0], answer.sql, gold) if answer.sql else Result(error="empty")
+        if result.error == "database":
+            return cannot_judge(_LOST)
         if not result.ok:
             return Verdict(
                 0.0, f"{result.error}: {result.message}", Evidence.ABSENT if not answer.sql else (_whole(answer),)
@@ -399,10 +383,7 @@ def _where_it_stopped(answer: SqlAnswer, result: Result) -> tuple[Span, ...]:
     return (_whole(answer),)
 
 
-_CLAUSES = {
-    TokenType.SELECT: "select", TokenType.FROM: "from", TokenType.WHERE: "where", TokenType.GROUP_BY: "group",
-    TokenType.HAVING: "having", TokenType.ORDER_BY: "order", TokenType.LIMIT: "limit",
-}  # fmt: skip
+_CLAUSES = ("select", "from", "where", "group", "having", "order", "limit")
 
 
 def _differing_clauses(task: Task, answer: SqlAnswer) -> tuple[Span, ...]:
@@ -426,25 +407,10 @@ def _plain(sql: str) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _clauses(sql: str) -> dict[str, tuple[int, int]]:
-    """Ranges of the outermost clauses of a query without compounds; empty where it has some."""
-    try:
-        tokens: list[Token] = tokenize(sql, read="sqlite")
-    except SqlglotError:
+    """Ranges of the outermost clauses of a query without compounds; empty where it has some, or no clauses."""
+    outermost = [(t.text.lower(), t.start) for t in tokens_of(sql) if t.depth == 0]
+    if any(word in ("union", "intersect", "except", "with") for word, _ in outermost):
         return {}
-    depth, starts = 0, []
-    for token in tokens:
-        if token.token_type == TokenType.L_PAREN:
-            depth += 1
-        elif token.token_type == TokenType.R_PAREN:
-            depth -= 1
-        elif depth == 0 and token.token_type in (
-            TokenType.UNION,
-            TokenType.INTERSECT,
-            TokenType.EXCEPT,
-            TokenType.WITH,
-        ):
-            return {}
-        elif depth == 0 and token.token_type in _CLAUSES:
-            starts.append((_CLAUSES[token.token_type], token.start))
-    ends = [start for _, start in starts[1:]] + [len(sql.rstrip(" ;\n\t"))]
-    return {name: (start, end) for (name, start), end in zip(starts, ends, strict=True)}
+    starts = [(word, start) for word, start in outermost if word in _CLAUSES]
+    ends = [*(start for _, start in starts[1:]), len(sql.rstrip(" ;\n\t"))]
+    return {word: (start, end) for (word, start), end in zip(starts, ends, strict=False) if end > start}

@@ -1,8 +1,11 @@
 """Text-to-SQL: cases from public bug reports, and queries that mean harm."""
 
+import contextlib
 import hashlib
 import json
+import os
 import random
+import sqlite3
 import time
 from pathlib import Path
 
@@ -10,8 +13,8 @@ import pytest
 
 import mrtpo_envs
 from mrtpo_envs import Evidence, score, score_many
-from mrtpo_envs.text_to_sql import LEVELS, Limits, TaskGenerator, make_task, pool, solution
-from mrtpo_envs.text_to_sql.database import estimate_tokens
+from mrtpo_envs.text_to_sql import LEVELS, Limits, TaskGenerator, gold, make_task, pool, solution, verifiers
+from mrtpo_envs.text_to_sql.database import estimate_tokens, schema_of
 from mrtpo_envs.text_to_sql.generator import THEMES
 from mrtpo_envs.text_to_sql.pool import ERRORS, Query, execute, execute_many
 from mrtpo_envs.text_to_sql.verifiers import REWARDS, databases
@@ -218,6 +221,162 @@ def test_what_counts_as_the_same_result(gold, found, same):
     assert score(task(gold), f"```sql\n{found}\n```").rewards["execution"] == float(same)
 
 
+PEOPLE = (
+    """CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, age INTEGER);
+INSERT INTO t VALUES (1,'b',30),(2,'a',30),(3,'c',20);
+CREATE TABLE p(a, b); INSERT INTO p VALUES (1,2),(2,1);
+CREATE TABLE w(id, s TEXT COLLATE NOCASE, d); INSERT INTO w VALUES (1,'A','2020-01-05'),(2,'a','2021-02-06'),(3,'b','2');
+CREATE TABLE big(x); INSERT INTO big VALUES (1700000000),(1700000001);
+CREATE TABLE f(x REAL); INSERT INTO f VALUES (0.3),(0.1 + 0.2),(1.0);
+CREATE TABLE bits AS WITH RECURSIVE r(x) AS (VALUES(0) UNION ALL SELECT x+1 FROM r LIMIT 4096)
+SELECT """
+    + ", ".join(f"(x >> {i}) & 1 AS b{i}" for i in range(12))
+    + " FROM r;"
+)
+LONG = f"SELECT name FROM t WHERE age IN ({', '.join(f'({i})' for i in range(160))}) ORDER BY name"
+BITS = [f"b{i}" for i in range(12)]
+PARITY = f"SELECT {', '.join(BITS[:11])}, ({' + '.join(BITS[:11])}) % 2 FROM bits"
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "same"),
+    [
+        # numbers
+        ("SELECT count(*) FROM t", "SELECT 9e999", False),
+        ("SELECT count(*) FROM t", "SELECT -9e999", False),
+        ("SELECT 9e999", "SELECT 9e999 + 1", True),
+        ("SELECT 9e999", "SELECT -9e999", False),
+        ("SELECT max(x), avg(x) FROM big", "SELECT max(x) - 1, avg(x) FROM big", False),
+        ("SELECT max(x), avg(x) FROM big", "SELECT avg(x) + 1e-7, max(x) FROM big", True),
+        ("SELECT x FROM f", "SELECT round(x, 9) FROM f", True),
+        ("SELECT 1000000001.0, 1", "SELECT 1, 1000000001", True),
+        # the order that the gold query asks for
+        ("SELECT * FROM t ORDER BY 3", "SELECT * FROM t ORDER BY 1", False),
+        ("SELECT * FROM t ORDER BY 3", "SELECT * FROM t ORDER BY age, name", True),
+        ("SELECT t.* FROM t ORDER BY 3 DESC", "SELECT * FROM t ORDER BY age", False),
+        ("SELECT *, 1 FROM t ORDER BY (2)", "SELECT *, 1 FROM t ORDER BY id", False),
+        ("SELECT a, b FROM p ORDER BY a", "SELECT b, a FROM p ORDER BY a", True),
+        ("SELECT id, name FROM t ORDER BY id", "SELECT name, id FROM t ORDER BY name", False),
+        ("SELECT CAST(d AS DATE), id FROM w ORDER BY w.id", "SELECT CAST(d AS DATE), id FROM w ORDER BY id", True),
+        (LONG, LONG, True),
+        (LONG, LONG + " DESC", False),
+        ("SELECT name FROM t ORDER /* it */ BY name", "SELECT name FROM t ORDER BY name DESC", False),
+        ("SELECT name FROM t -- ORDER BY name", "SELECT name FROM t ORDER BY name DESC", True),
+        ("SELECT name FROM t ORDER BY name;", "SELECT name FROM t ORDER BY name", True),
+        ("WITH q AS (SELECT * FROM t) SELECT name FROM q ORDER BY age", "SELECT name FROM t ORDER BY age, name", True),
+        ("WITH q AS (SELECT * FROM t) SELECT name FROM q ORDER BY age", "SELECT name FROM t ORDER BY name", False),
+        # ties
+        ("SELECT id, age AS s FROM t ORDER BY -s", "SELECT id, age FROM t ORDER BY age DESC, id DESC", True),
+        ("SELECT id, age AS s FROM t ORDER BY -s", "SELECT id, age FROM t ORDER BY age", False),
+        ("SELECT id FROM w ORDER BY d > '3', s COLLATE NOCASE", "SELECT id FROM w ORDER BY s, id DESC", True),
+        ("SELECT id FROM w ORDER BY s", "SELECT id FROM w ORDER BY s, id DESC", True),
+        ("SELECT id FROM w ORDER BY s COLLATE BINARY DESC", "SELECT id FROM w ORDER BY s DESC, id", False),
+        ("SELECT DISTINCT * FROM t ORDER BY age", "SELECT * FROM t ORDER BY age, id DESC", True),
+        ("SELECT DISTINCT * FROM t ORDER BY age", "SELECT * FROM t ORDER BY id", False),
+        ("SELECT DISTINCT age, name FROM t ORDER BY abs(age)", "SELECT age, name FROM t ORDER BY age, name", True),
+        ("SELECT age AS x, name AS x FROM t ORDER BY x", "SELECT age, name FROM t ORDER BY age, name", True),
+        ("SELECT age AS x, name AS x FROM t ORDER BY x", "SELECT age, name FROM t ORDER BY name", False),
+        (
+            "SELECT age FROM t UNION ALL SELECT 20 ORDER BY age",
+            "SELECT age FROM t UNION ALL SELECT 20 ORDER BY 1",
+            True,
+        ),
+        (
+            "SELECT age FROM t UNION ALL SELECT 7 ORDER BY age",
+            "SELECT age FROM t UNION ALL SELECT 7 ORDER BY 1 DESC",
+            False,
+        ),
+        ("SELECT name, id FROM t ORDER BY age LIMIT 2", "SELECT name, id FROM t ORDER BY age, id LIMIT 2", True),
+        # answers that are wrong whatever they are
+        ("SELECT name FROM t", "VALUES (1)", False),
+        ("SELECT name FROM t", "EXPLAIN SELECT name FROM t", False),
+        (f"SELECT {', '.join(BITS)} FROM bits", PARITY, False),
+        (f"SELECT {', '.join(BITS)} FROM bits", f"SELECT {', '.join(BITS[::-1])} FROM bits", True),
+        ("SELECT value FROM json_each('[1,2]')", "SELECT 1 UNION SELECT 2", True),
+    ],
+)
+def test_the_same_result_on_cases_that_a_reader_found(gold, found, same):
+    one = make_task(question="q", gold_sql=gold, setup_sql=PEOPLE)
+    start = time.monotonic()
+    verdict = score(one, f"```sql\n{found}\n```")["execution"]
+    assert verdict.reward == float(same), verdict
+    assert score(one, solution(one)).rewards["execution"] == 1
+    assert time.monotonic() - start < 8
+
+
+def test_a_column_search_that_is_given_up_says_so(monkeypatch):
+    monkeypatch.setattr("mrtpo_envs.text_to_sql.compare.MAX_CELLS", 30_000)
+    one = make_task(question="q", gold_sql=f"SELECT {', '.join(BITS)} FROM bits", setup_sql=PEOPLE)
+    verdict = score(one, f"```sql\n{PARITY}\n```")["execution"]
+    assert verdict.reward == 0
+    assert "too much alike" in verdict.outcome
+
+
+@pytest.mark.parametrize(
+    ("response", "format_", "execution"),
+    [
+        ("```sql\r\nSELECT name FROM t WHERE id = 1\r\n```\r\n", 1, 1),
+        ("```sql\nSELECT name FROM t WHERE id = 1```", 0, 1),
+        ("```sql\nSELECT name FROM t WHERE id = 1``` is it.", 0, 1),
+        ("```sql\nSELECT 1```\nor\n```sql\nSELECT name FROM t WHERE id = 1\n```", 1, 1),
+        ("```sql\nSELECT 1\n```sql\nSELECT name FROM t WHERE id = 1\n```", 1, 1),
+        ("```sql\nSELECT name FROM t WHERE id = 1\n  ```  ", 1, 1),
+        ("```sql\nSELECT name FROM t WHERE id = 1", 0, 1),
+    ],
+)
+def test_where_a_code_block_ends(response, format_, execution):
+    rewards = score(task(), response).rewards
+    assert (rewards["format"], rewards["valid"], rewards["execution"]) == (format_, 1, execution)
+
+
+@pytest.mark.parametrize(
+    ("sql", "valid", "error", "prepared"),
+    [
+        ("SELECT interrupted FROM t", 0, "no_such_column", False),
+        ("SELECT [out of memory] FROM t", 0, "no_such_column", False),
+        ("SELECT * FROM [too big]", 0, "no_such_table", False),
+        ("SELECT [one statement at a time] FROM t", 0, "no_such_column", False),
+        ("SELECT sum(count(*)) FROM t", 0, "error", False),
+        ("QUERY PLAN SELECT 1", 0, "syntax", False),
+        ("SELECT abs(-9223372036854775808)", 1, "runtime_error", True),
+        ("SELECT json_extract(name, '$.a') FROM t", 1, "runtime_error", True),
+        ("SELECT hex(zeroblob(9000000))", 1, "too_big", True),
+        ("SELECT value FROM json_each('[1]')", 1, None, True),
+        ("SELECT value FROM json_tree('[1]')", 1, None, True),
+    ],
+)
+def test_valid_means_that_sqlite_prepares_it(sql, valid, error, prepared):
+    verdict = score(task(), f"```sql\n{sql}\n```")["valid"]
+    assert verdict.reward == valid
+    assert (verdict.details["error"], verdict.details["prepared"]) == (error, prepared)
+
+
+@pytest.mark.parametrize(
+    ("gold", "sql", "same"),
+    [
+        ("SELECT 1", "SELECT 1 " + "UNION SELECT 1 " * 40, False),
+        ("SELECT 1 UNION SELECT 2 UNION SELECT 3", "SELECT 3 UNION (SELECT 1 UNION SELECT 2)", True),
+        ("SELECT rank() OVER (ORDER BY n DESC) FROM t", "SELECT rank() OVER (ORDER BY n) FROM t", False),
+        ("SELECT name FROM t ORDER BY n NULLS FIRST", "SELECT name FROM t ORDER BY n NULLS LAST", False),
+        ("SELECT name FROM t ORDER BY n NULLS FIRST", "SELECT name FROM t ORDER BY n", True),
+        ("SELECT name FROM t LIMIT 1", "SELECT name FROM t LIMIT 1 OFFSET 3", False),
+        ("SELECT name FROM t LIMIT 1", "SELECT name FROM t LIMIT 5", True),  # Spider's rule
+        ("SELECT name FROM t UNION SELECT 'x'", "SELECT name FROM t UNION ALL SELECT 'x'", False),
+        ("SELECT a.name FROM t a, t b", "SELECT b.name FROM t a, t b", True),  # Spider's rule
+        ("SELECT name FROM t", "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x", False),
+        ("SELECT name FROM t", "WITH x AS (UPDATE t SET n = 1 RETURNING *) SELECT * FROM x", False),
+        ("SELECT name FROM t", "SELECT name FROM t UNION DESCRIBE t", False),
+        ("SELECT name FROM t", "SELECT {:}", False),
+    ],
+)
+def test_exact_set_reads_all_of_a_query_in_time(gold, sql, same):
+    start = time.monotonic()
+    verification = score(task(gold, rewards=[*REWARDS]), f"```sql\n{sql}\n```")
+    assert verification.rewards["exact_set"] == float(same)
+    assert None not in verification.rewards.values()
+    assert time.monotonic() - start < 4
+
+
 def test_a_solution_gets_full_reward_and_its_prompt_hides_the_gold():
     one = task()
     assert score(one, solution(one)).all_passed
@@ -243,6 +402,13 @@ def test_a_solution_gets_full_reward_and_its_prompt_hides_the_gold():
         ("SELECT b FROM t NATURAL JOIN u", ["t", "u"], ["t.id", "u.b", "u.id"]),
         ("SELECT name FROM t WHERE EXISTS (SELECT 1 FROM u WHERE b = name)", ["t", "u"], ["t.name", "u.b"]),
         ("SELECT shown FROM v", ["v"], ["v.shown"]),
+        ("WITH v AS (SELECT name FROM t) SELECT name FROM v", ["t"], ["t.name"]),
+        ("SELECT name FROM t, u -- using (id)", ["t", "u"], ["t.name"]),
+        ("SELECT name, 'natural' FROM t, u /* natural */", ["t", "u"], ["t.name"]),
+        ("SELECT x FROM t JOIN u USING (id) JOIN g", ["g", "t", "u"], ["g.x", "t.id", "u.id"]),
+        ("SELECT x FROM (t JOIN u USING (id)) JOIN g USING (id)", ["g", "t", "u"], ["g.id", "g.x", "t.id", "u.id"]),
+        ("SELECT c FROM g", ["g"], ["g.c"]),
+        ("WITH z AS (SELECT 1 FROM t JOIN u USING (id)) SELECT name FROM t, u", ["t", "u"], ["t.name"]),
         ("SELECT name FROM sqlite_master", [], []),
         ("SELECT 1", [], []),
         ("SELECT name FROM t, t t2", ["t"], None),  # ambiguous: sqlglot's best guess
@@ -252,6 +418,7 @@ def test_a_solution_gets_full_reward_and_its_prompt_hides_the_gold():
 )
 def test_tables_and_columns_are_those_that_sqlite_resolves(sql, tables, columns):
     setup = SETUP + "CREATE TABLE u(id INTEGER, b TEXT); CREATE VIEW v AS SELECT name AS shown, n FROM t;"
+    setup += "CREATE TABLE g(id, x, c AS (x + 1));"
     one = make_task(question="q", gold_sql="SELECT 1", setup_sql=setup, limits=Limits(time_s=0.5))
     details = score(one, f"```sql\n{sql}\n```")["schema"].details
     assert details["tables"] == tables
@@ -266,16 +433,75 @@ def test_queries_that_a_killed_worker_had_not_begun_are_run():
     assert [a.rows for a in answers[:50] + answers[51:]] == [((i,),) for i in range(200)]
 
 
-def test_results_that_are_kept_have_a_bound(monkeypatch):
-    monkeypatch.setattr(pool, "KEPT_CELLS", 250)
+def test_results_that_are_kept_have_a_bound_in_bytes(monkeypatch):
+    monkeypatch.setattr(pool, "KEPT_BYTES", 300_000)
     [path] = databases(task())
     one = pool.Pool(1)
-    count = "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r LIMIT 100) SELECT x FROM r"
-    for i in range(5):
-        [result] = one.run([Query(path, f"{count} -- {i}")])
-        assert len(result.rows) == 100
-    assert sum(r.cells for r in one._kept.values()) == one._cells == 200
+    queries = [Query(path, f"SELECT hex(zeroblob({50_000 + i}))") for i in range(5)]
+    one.prefetch(queries)
+    assert len(one._kept) == 2  # none is held for the batch beside those that are kept
+    assert one._bytes == sum(r.size + len(q.sql) for q, (r, _) in one._kept.items()) < 300_000
+    assert [len(r.rows[0][0]) for r in one.run(queries)] == [100_000 + 2 * i for i in range(5)]
     one.close()
+
+
+def test_a_timeout_is_forgotten_and_a_slow_gold_query_gets_time(monkeypatch):
+    slow = "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM r LIMIT 300000) SELECT count(*) FROM r"
+    monkeypatch.setattr(gold, "PATIENCE", 40)
+    monkeypatch.setattr(verifiers, "PATIENCE", 40)
+    one = task(slow, limits=Limits(time_s=run(slow, time_s=10).seconds / 4))
+    assert score(one, solution(one)).rewards["execution"] == 1  # the gold query itself takes longer
+    query = Query(databases(one)[0], BOMBS["endless"], Limits(time_s=0.05))
+    first = execute(query)
+    assert first.error == "timeout"
+    assert execute(query) is first
+    now = time.monotonic()
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now + 61)
+    assert pool._pool()._look_up(query) is None
+
+
+def test_forked_children_have_workers_of_their_own():
+    one = task()
+    [path] = databases(one)
+    assert execute(Query(path, "SELECT 'parent'")).ok
+    children = []
+    for child in range(3):
+        if (pid := os.fork()) == 0:
+            answers = [execute(Query(path, f"SELECT {child * 1000 + i}")).rows for i in range(60)]
+            right = answers == [((child * 1000 + i,),) for i in range(60)]
+            pool._pool().close()
+            os._exit(0 if right else 1)
+        children.append(pid)
+    mine = [execute(Query(path, f"SELECT -{i + 1}")).rows for i in range(60)]
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
+    assert mine == [((-i - 1,),) for i in range(60)]
+    assert Path(path).exists()
+
+
+def test_a_database_that_is_not_all_in_its_file_is_refused(tmp_path):
+    path = tmp_path / "wal.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA journal_mode=WAL; CREATE TABLE t(x); INSERT INTO t VALUES (1)")
+        with pytest.raises(mrtpo_envs.TaskError, match=r"wal\.sqlite-wal holds changes.*wal_checkpoint"):
+            make_task(question="q", gold_sql="SELECT x FROM t", database=path)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    one = make_task(question="q", gold_sql="SELECT x FROM t", database=path)
+    assert score(one, solution(one)).all_passed
+    path.with_name("wal.sqlite-journal").write_bytes(bytes.fromhex("d9d505f920a163d7"))
+    with pytest.raises(mrtpo_envs.TaskError, match="open it once to write"):
+        schema_of.__wrapped__(str(path))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"not a database" * 500)])
+def test_a_database_that_is_gone_is_not_the_responses_fault(damage, tmp_path):
+    path = tmp_path / "x.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(SETUP)
+    one = make_task(question="q", gold_sql="SELECT name FROM t", database=path)
+    damage(path)
+    verification = score(one, solution(one))
+    assert verification.rewards["valid"] is None
+    assert verification.rewards["execution"] is None
 
 
 # the environment ----------------------------------------------------------------------------------------------------
@@ -309,6 +535,18 @@ def test_a_failed_query_may_be_tried_again_and_the_last_one_counts():
     assert info["verification"].all_passed
     env.reset(options={"task": 0})
     assert env.step("```sql\nSELECT 'wrong'\n```")[2]  # a result is an answer
+    env.reset(options={"task": 0})
+    observation, _, terminated, _, _ = env.step("```sql\nSELECT 1 WHERE 0\n```")
+    assert "an empty result" in observation
+    assert not terminated
+
+
+def test_the_outcome_of_an_empty_result_does_not_tell_whether_the_gold_result_is_empty():
+    outcomes = [
+        score(task(gold), "```sql\nSELECT 1 WHERE 0\n```")["execution"] for gold in ("SELECT 2 WHERE 0", "SELECT 2")
+    ]
+    assert outcomes[0].outcome == outcomes[1].outcome
+    assert [v.reward for v in outcomes] == [0, 0]
 
 
 @pytest.mark.parametrize(
